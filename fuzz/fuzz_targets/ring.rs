@@ -35,8 +35,20 @@ fuzz_target!(|data: &[u8]| {
         let length = usize::from(offset) % limit;
         match step[0] % 8 {
             0 | 1 => scribbler.write_all_at(&step[3..], place(offset)).unwrap(),
-            2 | 3 => match consumer.take(&mut out[..limit]) {
+            2 => match consumer.take(&mut out[..limit]) {
                 Ok(Some(length)) => assert!(length <= limit),
+                Ok(None) => {}
+                Err(Broken) => return,
+            },
+            3 => match consumer.take_start(&mut out[..limit], length / 2, 8) {
+                Ok(Some(taken)) => {
+                    assert!(taken.length <= limit);
+                    let rest = taken.rest.map_or(0, |rest| {
+                        rest.copy_to(&mut out[taken.length - rest.len()..taken.length]);
+                        rest.len()
+                    });
+                    assert!(rest < taken.length.max(1));
+                }
                 Ok(None) => {}
                 Err(Broken) => return,
             },

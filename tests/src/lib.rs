@@ -17,6 +17,7 @@ pub mod peer;
 pub mod perftest;
 pub mod pingpong;
 pub mod random;
+pub mod report;
 pub mod running;
 pub mod sample;
 pub mod tool;

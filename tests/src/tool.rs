@@ -24,6 +24,24 @@ pub fn tshark_pdml(capture: &Path) -> String {
     String::from_utf8(run(&mut command)).expect("tshark prints UTF-8")
 }
 
+/// Returns the number of packets that tshark dissects as InfiniBand. Panics if one is malformed.
+pub fn tshark_packets(capture: &Path) -> u64 {
+    let mut command = Command::new("tshark");
+    let fields = ["-T", "fields", "-e", "infiniband.bth.opcode", "-e", "_ws.malformed"];
+    command.args(["-n", "-r"]).arg(capture).args(fields);
+    command.env("XDG_CONFIG_HOME", "/nonexistent").env("HOME", "/nonexistent");
+    for protocol in DISABLED_HEURISTICS {
+        command.args(["--disable-protocol", protocol]);
+    }
+    let mut packets = 0;
+    for (line, number) in String::from_utf8_lossy(&run(&mut command)).lines().zip(1..) {
+        let (opcode, malformed) = line.split_once('\t').unwrap_or((line, ""));
+        assert!(malformed.is_empty(), "{}: packet {number}: {malformed}", capture.display());
+        packets += u64::from(!opcode.is_empty());
+    }
+    packets
+}
+
 /// Returns the output of a program. Panics if it is missing or fails.
 pub fn run(command: &mut Command) -> Vec<u8> {
     let program = command.get_program().to_string_lossy().into_owned();

@@ -6,17 +6,26 @@ use clap::{Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 use crate::analyze::AnalyzeArgs;
+use crate::capture::CaptureCommandArgs;
 use crate::client::ClientArgs;
+use crate::compare::{self, CompareArgs};
+use crate::dashboard::{self, DashboardArgs};
 use crate::decode::DecodeArgs;
 use crate::demo::DemoArgs;
 use crate::devices::DevicesArgs;
 use crate::devinfo::DevinfoArgs;
 use crate::discover::DiscoverArgs;
+use crate::doctor::{self, DoctorArgs};
 use crate::environment::EnvironmentArgs;
+use crate::explain::{self, ExplainArgs};
+use crate::perf::PerfArgs;
+use crate::report::ReportArgs;
 use crate::run::RunArgs;
 use crate::server::ServerArgs;
 use crate::simulate::SimulateArgs;
+use crate::stat::{self, StatArgs};
 use crate::style::ColorChoice;
+use crate::top::{self, TopArgs};
 
 /// Part of every help text and man page.
 const EXIT_STATUS: &str = "\
@@ -58,6 +67,16 @@ Examples:
   ferroce client 192.0.2.1:9000 bulk --size 1G --chunk 4M
   ferroce client 192.0.2.1 --capture client.pcapng && ferroce analyze --ladder client.pcapng";
 
+const CAPTURE_EXAMPLES: &str = "\
+Examples:
+  ferroce capture -w all.pcapng                packets of all processes of this user, until Ctrl-C
+  ferroce capture -w - | ferroce analyze -     into a pipe
+  ferroce capture -w cm.pcapng --plane control --host 192.0.2.1
+  ferroce capture -w q.pcapng --qp 0x012345 --op write,ack --snaplen 128
+  ferroce capture -w ring.pcapng --rotate-size 100M --files 10
+  ferroce capture -w fast.pcapng --capture-policy drop --duration 10s
+  sudo ferroce capture -i eth0 -w eth0.pcapng  RoCE frames on an interface, whoever sends them";
+
 const DECODE_EXAMPLES: &str = "\
 Examples:
   ferroce decode capture.pcap                  list the frames, one line each
@@ -66,7 +85,10 @@ Examples:
   ferroce decode --json capture.pcap 12        the same as JSON
   ferroce decode 525400770011525400770012...   a frame in hexadecimal
   xxd -p frame.bin | ferroce decode -          the same from standard input
-  tcpdump -w - udp port 4791 | ferroce decode - 1-10";
+  tcpdump -w - udp port 4791 | ferroce decode - 1-10
+  tcpdump -U -w - udp port 4791 | ferroce decode - --explain
+  ferroce decode --plane control capture.pcap.gz
+  ferroce decode --op write,nak --host 192.0.2.1 capture.pcap.zst";
 
 const ANALYZE_EXAMPLES: &str = "\
 Examples:
@@ -77,7 +99,11 @@ Examples:
   ferroce analyze --packets capture.pcap       every packet: ICRC verdict and summary
   ferroce analyze --fail-on warning test.pcap  for scripts: status 3 if anything had to be recovered
   ferroce analyze --fail-on error,timeout,rnr_nak test.pcap > report.txt
-  ferroce analyze --json *.pcapng | jq '.files[].icrc'";
+  ferroce analyze --json *.pcapng | jq '.files[].icrc'
+  ferroce analyze --qp 0x11 --op write,nak capture.pcap.zst
+  ferroce analyze --live --explain growing.pcapng
+  tcpdump -U -w - udp port 4791 | ferroce analyze --live -
+  ferroce analyze --live --fail-on error --fail-fast -  for scripts: ends at the first error";
 
 const SIMULATE_EXAMPLES: &str = "\
 Examples:
@@ -167,6 +193,31 @@ pub(crate) enum Command {
     #[command(after_help = after(CLIENT_EXAMPLES))]
     Client(ClientArgs),
 
+    /// Measure bandwidth, latency and message rate of every operation and transport
+    ///
+    /// Without HOST, a server process on this host is the other side; otherwise `ferroce perf --server` runs there. Both
+    /// ends of a host use shared memory where the transport allows it, and sockets with --wire. The semantics and units
+    /// are those of perftest (ib_write_bw and the like).
+    #[command(after_help = after(crate::perf::EXAMPLES))]
+    Perf(PerfArgs),
+
+    /// Measure RDMA WRITE against TCP: the same bytes into the receiver's memory
+    ///
+    /// Transfers --size bytes by RDMA WRITE and by TCP, round after round, and prints throughput, CPU time of both
+    /// sides, times of a chunk and retransmissions of each, and which of them wins. Without HOST it starts a server
+    /// process on this host; then RDMA is measured through shared memory and through sockets.
+    #[command(after_help = after(compare::EXAMPLES))]
+    Compare(Box<CompareArgs>),
+
+    /// Capture the packets of all processes live
+    ///
+    /// Collects the packets of every Ferroce process of this user on this host, those that run and those that start
+    /// later, into one pcapng file in the order of time. A packet between two of them is recorded once, as sent. With
+    /// --interface it also captures RoCE frames of other programs and kernels. Lost packets are reported at once, at the
+    /// end and in the file. A signal ends the capture and leaves a valid file.
+    #[command(after_help = after(CAPTURE_EXAMPLES))]
+    Capture(CaptureCommandArgs),
+
     /// Show a frame as an annotated tree
     ///
     /// Every field of every header, from the link layer to the ICRC and including CM messages: its offset in the frame,
@@ -183,6 +234,24 @@ pub(crate) enum Command {
     /// the others are still analysed.
     #[command(after_help = after(ANALYZE_EXAMPLES))]
     Analyze(AnalyzeArgs),
+
+    /// Write a capture as a web page: diagnosis, charts, ladders, every byte explained
+    ///
+    /// One self-contained HTML file that loads nothing from the network: summary; diagnosis with the packets that show
+    /// it; timeline; traffic over time, and RDMA against TCP if the captures contain both; conversations; latency; bytes
+    /// in flight and PSN progress; a searchable ladder of each connection; the bytes of packets with every field
+    /// explained. Works with captures of any RoCE or InfiniBand device.
+    #[command(after_help = after(crate::report::EXAMPLES))]
+    Report(ReportArgs),
+
+    /// Show the RDMA activity of this host in a browser
+    ///
+    /// Live charts, tables of processes, queue pairs, completion queues and memory regions, and every anomaly explained,
+    /// for all processes of this user that have a device open (for root, of all users). Reads counters that the processes
+    /// publish, which does not disturb them. /metrics serves the same counters for Prometheus. The printed address
+    /// contains a token; without it, nothing can be read.
+    #[command(after_help = after(dashboard::EXAMPLES))]
+    Dashboard(DashboardArgs),
 
     /// Run connections over a simulated faulty network
     ///
@@ -208,6 +277,38 @@ pub(crate) enum Command {
     /// set-up exchange, or ferroce discover --answer runs on it. The exit status is 1 if no host answers.
     #[command(after_help = after(DISCOVER_EXAMPLES))]
     Discover(DiscoverArgs),
+
+    /// Check this host: what works, what does not, and how to fix it
+    ///
+    /// Devices and addresses, UDP port 4791, the MTU, socket buffers, kernel features, namespaces, limits, and variables
+    /// that keep programs from using Ferroce; then a connection over each device, with every byte verified. With a
+    /// program, also whether `ferroce run` can give it Ferroce's libraries. Needs no privilege.
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(DoctorArgs),
+    /// Show the counters and objects of all processes that have a device open
+    ///
+    /// Processes, devices, queue pairs, completion queues, memory regions: states, traffic by operation, requests in
+    /// flight, retransmissions, NAKs, latencies, as rdma stat and rdma resource show for hardware. Every program on
+    /// Ferroce's devices publishes them in memory; reading them does not slow it down, and also works while it is
+    /// stopped. Shows the processes of the same user, and all of them to root.
+    #[command(after_help = after(stat::EXAMPLES))]
+    Stat(StatArgs),
+
+    /// Watch the counters and objects of all processes, on a full screen
+    ///
+    /// What ferroce stat shows, updated continuously: processes with their devices, queue pairs with states, peers, rates
+    /// and latencies, completion queues and memory regions, with sparklines; rows can be sorted and searched, and a queue
+    /// pair opened in detail.
+    #[command(after_help = after(top::EXAMPLES))]
+    Top(TopArgs),
+
+    /// Explain a term, a header, an operation, a status, a state or a counter, with a real example
+    ///
+    /// The example is run on the spot between two queue pairs on the loopback: an operation or a term is shown with its
+    /// packets, a header with the bytes of a packet, an error status by provoking it, a counter before and after. Without a
+    /// topic, lists all topics. Names of libibverbs, numbers of completion statuses and opcodes (0x0a) are accepted.
+    #[command(after_help = after(explain::EXAMPLES))]
+    Explain(ExplainArgs),
 
     /// Run a command on Ferroce's devices: unmodified programs that use libibverbs and librdmacm
     ///

@@ -12,22 +12,36 @@ use ferroce_test_support as _;
 mod analyze;
 mod args;
 mod capture;
+mod child_server;
 mod client;
+mod compare;
+mod dashboard;
 mod decode;
 mod demo;
 mod devices;
 mod devinfo;
 mod discover;
+mod doctor;
 mod duration;
 mod environment;
 mod exit;
+mod explain;
+mod filter;
 mod generate;
+mod input;
+mod live_output;
+mod packet_line;
+mod perf;
 mod progress;
+mod recent;
+mod report;
 mod run;
 mod server;
 mod session;
 mod simulate;
+mod stat;
 mod style;
+mod top;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -68,14 +82,23 @@ fn run(command: &Command, screen: &Screen) -> ExitCode {
         Command::Run(args) => return run::run(args, screen),
         Command::Env(args) => environment::run(args, screen),
         Command::Demo(args) => demo::run(args, screen),
+        Command::Capture(args) => capture::run(args, screen),
         Command::Server(args) => server::run(args, screen),
         Command::Client(args) => client::run(args, screen),
+        Command::Perf(args) => perf::run(args, screen),
+        Command::Compare(args) => compare::run(args, screen),
         Command::Decode(args) => decode::run(args, screen),
         Command::Analyze(args) => analyze::run(args, screen),
+        Command::Report(args) => report::run(args, screen),
+        Command::Dashboard(args) => dashboard::run(args, screen),
         Command::Simulate(args) => simulate::run(args, screen),
         Command::Devices(args) => devices::run(args, screen),
         Command::Devinfo(args) => devinfo::run(args, screen),
         Command::Discover(args) => discover::run(args, screen),
+        Command::Doctor(args) => doctor::run(args, screen),
+        Command::Explain(args) => explain::run(args, screen),
+        Command::Stat(args) => stat::run(args, screen),
+        Command::Top(args) => top::run(args, screen),
         Command::Completions { shell } => generate::completions(*shell, screen),
         Command::Man { dir } => generate::man(dir.as_deref(), screen),
     };

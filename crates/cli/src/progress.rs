@@ -62,6 +62,11 @@ impl Progress {
         Self { name, length, unit, start: Instant::now(), next: DELAY, drawn: false, wanted }
     }
 
+    /// Changes the name, for the next part of the work.
+    pub(crate) fn rename(&mut self, name: &str) {
+        self.name = printable(name).into_owned();
+    }
+
     /// Updates the amount done.
     pub(crate) fn show(&mut self, done: u64) {
         let elapsed = self.start.elapsed();

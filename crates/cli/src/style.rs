@@ -125,6 +125,8 @@ pub(crate) struct Screen {
     /// The width that long log lines are wrapped to; `None` for a file or a pipe, where one line is one entry, unless
     /// COLUMNS is set.
     pub(crate) log_columns: Option<usize>,
+    /// Whether COLUMNS sets the width.
+    fixed_width: bool,
     errors: Paint,
 }
 
@@ -159,8 +161,24 @@ impl Screen {
             width: set.or(size).filter(|_| terminal),
             columns: columns(set, terminal, size),
             log_columns: set.or(size.filter(|_| terminal)),
+            fixed_width: set.is_some(),
             errors: Paint::new(choice, io::stderr().is_terminal()),
         }
+    }
+
+    /// The width of the terminal on standard output now: it may have changed since the start.
+    pub(crate) fn current_width(&self) -> Option<usize> {
+        let start = self.width?;
+        if self.fixed_width {
+            return Some(start);
+        }
+        let size = terminal_size::terminal_size_of(io::stdout());
+        size.map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0).or(Some(start))
+    }
+
+    /// Prints a message on standard error that is not about an error.
+    pub(crate) fn note(&self, message: impl fmt::Display) {
+        let _ = writeln!(io::stderr(), "{} {message}", self.errors.role(Role::Title, "ferroce:"));
     }
 
     /// Prints an error message on standard error: what went wrong, where, and what to do.

@@ -12,14 +12,14 @@ use crate::table::Object;
 const NONE: AccessFlags = AccessFlags::empty();
 
 /// The access flags that a work request requires. Local reads are always allowed (IBA 10.6.3.1).
-fn local_access(write: bool) -> AccessFlags {
+pub(crate) fn local_access(write: bool) -> AccessFlags {
     if write { AccessFlags::LOCAL_WRITE } else { NONE }
 }
 
 impl Registry {
     /// Checks a local access, and calls `then` while the region cannot be deregistered.
     #[inline]
-    fn local<T>(
+    pub(crate) fn local<T>(
         &self,
         pd: PdId,
         key: LKey,
@@ -35,7 +35,7 @@ impl Registry {
 
     /// Checks a remote access, and calls `then` while the region or window cannot be removed.
     #[inline]
-    fn remote<T>(
+    pub(crate) fn remote<T>(
         &self,
         by: Accessor,
         key: RKey,

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use ferroce_sys::memory as sys;
+use ferroce_sys::tcp;
 
 use crate::copy;
 
@@ -82,6 +84,34 @@ impl Buffer {
         Ok(())
     }
 
+    /// Sends up to `length` bytes from `offset` over a stream socket, and returns how many the kernel took.
+    ///
+    /// # Errors
+    ///
+    /// Those of send(2); `InvalidInput` if the part is out of bounds.
+    pub fn send(&self, socket: BorrowedFd<'_>, offset: usize, length: usize) -> io::Result<usize> {
+        let from = self.part(offset, length).map_err(out_of_bounds)?;
+        // SAFETY: within the buffer. The kernel's access is a copy that allows races, as in `read`.
+        unsafe { tcp::send(socket, from, length) }
+    }
+
+    /// Receives up to `length` bytes from a stream socket to `offset`, and returns how many came; 0 at the end of the
+    /// stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of recv(2); `InvalidInput` if the part is out of bounds.
+    pub fn receive(
+        &self,
+        socket: BorrowedFd<'_>,
+        offset: usize,
+        length: usize,
+    ) -> io::Result<usize> {
+        let to = self.part(offset, length).map_err(out_of_bounds)?;
+        // SAFETY: as in `send`.
+        unsafe { tcp::receive(socket, to, length) }
+    }
+
     /// Copies the whole buffer.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.length];
@@ -112,6 +142,10 @@ impl Buffer {
     }
 }
 
+fn out_of_bounds(error: OutOfBounds) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
         // SAFETY: mapped by `new`; all users hold a reference.
@@ -125,5 +159,26 @@ impl fmt::Debug for Buffer {
             .field("address", &self.pointer)
             .field("length", &self.length)
             .finish()
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn parts_travel_through_sockets() {
+        let (from, to) = (Buffer::new(100).unwrap(), Buffer::new(100).unwrap());
+        let (sender, receiver) = UnixStream::pair().unwrap();
+        from.write(10, b"bytes").unwrap();
+        assert_eq!(from.send(sender.as_fd(), 10, 5).unwrap(), 5);
+        assert_eq!(to.receive(receiver.as_fd(), 95, 5).unwrap(), 5);
+        assert_eq!(&to.to_vec()[95..], b"bytes");
+        for error in [from.send(sender.as_fd(), 96, 5), to.receive(receiver.as_fd(), 101, 0)] {
+            assert_eq!(error.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
     }
 }

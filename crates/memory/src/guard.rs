@@ -28,6 +28,20 @@ pub(crate) unsafe fn store(to: *mut u8, from: &[u8]) -> Result<(), Fault> {
     unsafe { arch::store(to, from) }
 }
 
+/// Copies memory that another process may change meanwhile into registered memory, in ascending order.
+///
+/// # Safety
+/// As for [`store`]; `length` bytes at `from` are mapped.
+#[inline]
+pub(crate) unsafe fn store_shared(
+    to: *mut u8,
+    from: *const u8,
+    length: usize,
+) -> Result<(), Fault> {
+    // SAFETY: the caller's promise.
+    unsafe { arch::store_shared(to, from, length) }
+}
+
 /// Copies registered memory into `to`.
 ///
 /// # Safety
@@ -61,6 +75,23 @@ mod arch {
     pub(super) unsafe fn store(to: *mut u8, from: &[u8]) -> Result<(), Fault> {
         // SAFETY: the caller's promise; the program has promised that all of it is mapped.
         unsafe { copy::store(to, from) };
+        Ok(())
+    }
+
+    pub(super) unsafe fn store_shared(
+        to: *mut u8,
+        from: *const u8,
+        length: usize,
+    ) -> Result<(), Fault> {
+        let mut piece = [0; 1024];
+        for start in (0..length).step_by(piece.len()) {
+            let piece = &mut piece[..(length - start).min(1024)];
+            // SAFETY: the caller's promise. The peer may change the bytes while they are copied, as the program may.
+            unsafe {
+                copy::load(from.add(start), piece);
+                copy::store(to.add(start), piece);
+            }
+        }
         Ok(())
     }
 
@@ -223,6 +254,16 @@ mod arch {
     pub(super) unsafe fn store(to: *mut u8, from: &[u8]) -> Result<(), Fault> {
         // SAFETY: the caller's promise; a fault is caught.
         result(unsafe { ferroce_guarded_store(to, from.as_ptr(), from.len()) })
+    }
+
+    #[inline]
+    pub(super) unsafe fn store_shared(
+        to: *mut u8,
+        from: *const u8,
+        length: usize,
+    ) -> Result<(), Fault> {
+        // SAFETY: as in `store`. It is assembly, which reads each byte once.
+        result(unsafe { ferroce_guarded_store(to, from, length) })
     }
 
     #[inline]

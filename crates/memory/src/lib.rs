@@ -57,6 +57,7 @@ mod error;
 mod guard;
 mod hooks;
 mod keys;
+mod placement;
 mod probe;
 mod range;
 mod region;
@@ -69,6 +70,7 @@ mod window;
 
 pub use buffer::{Buffer, OutOfBounds};
 pub use error::{DeregisterError, RegisterError, ReregisterError, WindowError};
+pub use placement::Placement;
 pub use range::AddressRange;
 pub use region::{Kind, RegionInfo};
 pub use registry::{Change, Keys, Registry};

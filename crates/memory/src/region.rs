@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicUsize;
 
 use ferroce_proto::memory::{AccessFlags, Atomic, Denied, PdId};
 use ferroce_sys::memory as sys;
+use ferroce_sys::ring::SharedBytes;
 use ferroce_wire::number::VirtualAddress;
 
 use crate::buffer::Buffer;
@@ -164,6 +165,23 @@ impl RegionSlice<'_> {
             Kind::Null => {}
         }
         Ok(())
+    }
+
+    /// Writes all of it from memory that another process may change meanwhile. The caller has checked that writing is
+    /// allowed.
+    pub(crate) fn write_shared(&self, data: SharedBytes<'_>) -> Result<(), Denied> {
+        match self.region.kind {
+            Kind::Ordinary if data.len() == self.length => {
+                let to = std::ptr::with_exposed_provenance_mut(self.address);
+                // SAFETY: as in `write`; the shared bytes are mapped as long as they are borrowed.
+                self.access(|| unsafe { guard::store_shared(to, data.as_ptr(), data.len()) })
+            }
+            _ => {
+                let mut copy = vec![0; data.len()];
+                data.copy_to(&mut copy);
+                self.write(&copy)
+            }
+        }
     }
 
     /// Executes an atomic operation on all of it, which is 8 bytes. The caller has checked that writing is allowed.

@@ -3,6 +3,8 @@
 //! Many QPs send to one receive buffer, so a window per QP cannot keep them within it. The caller keeps one pool of
 //! credit per buffer, gives a QP a [`Budget`] from it, and takes back what [`InFlight`] no longer contains.
 
+use ferroce_wire::number::Psn;
+
 /// Bytes that a QP may add to those in flight in one turn, as [`cost`](crate::congestion::cost) counts them.
 ///
 /// The packet that leaves less than the cost of a full packet requests an ACK, so the credit comes back within a round
@@ -67,4 +69,19 @@ pub enum Pending {
     Ack,
     /// Possibly something else: a request, a NAK, a READ or atomic response, or a CNP.
     Urgent,
+}
+
+/// How far a QP is: see [`Endpoint::progress`](crate::endpoint::Endpoint::progress).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Unfinished send requests.
+    pub send_queue: usize,
+    /// Request packets of RC or XRC sent and not acknowledged.
+    pub packets_in_flight: u32,
+    /// The cost of these, and of READ responses on their way, as the flow control counts it.
+    pub bytes_in_flight: usize,
+    /// The PSN of the next request packet.
+    pub send_psn: Psn,
+    /// The PSN of the request packet expected next.
+    pub receive_psn: Psn,
 }

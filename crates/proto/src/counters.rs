@@ -14,6 +14,11 @@ macro_rules! counters {
                 $( self.$name += other.$name; )+
             }
 
+            /// The values, in the order of [`Counters::iter`].
+            pub fn values(&self) -> [u64; [$( stringify!($name) ),+].len()] {
+                [$( self.$name ),+]
+            }
+
             /// Iterates over names and values.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$( (stringify!($name), self.$name) ),+].into_iter()
@@ -40,6 +45,8 @@ counters! {
     rnr_nak_retry_err,
     /// Requester: expiries of the ACK timer, within the retry limit.
     local_ack_timeout_err,
+    /// Requester: packets sent again, also as probes. (The name is that of Linux's `efa` driver.)
+    retrans_pkts,
     /// Notification point: CNPs sent.
     np_cnp_sent,
     /// Notification point: received packets marked "congestion experienced".

@@ -74,6 +74,11 @@ impl<T: SendWork> SendQueue<T> {
         Self { requests: VecDeque::new(), psn, sent: 0, finished: false }
     }
 
+    /// The PSN of the next packet.
+    pub(crate) fn next_psn(&self) -> Psn {
+        self.psn
+    }
+
     /// Number of unfinished requests.
     pub(crate) fn len(&self) -> usize {
         self.requests.len() - usize::from(self.finished)

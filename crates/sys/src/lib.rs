@@ -13,13 +13,18 @@
 //! - [`interface`], [`route`] and [`neighbour`] report local addresses, the path MTU to a destination, and whether the
 //!   link-layer address of the next hop is resolved. [`NetlinkMonitor`] reports changes.
 //! - [`Processes`] reports when other local processes have ended.
+//! - [`capture_link`] connects processes with a process that collects their packets; [`PacketSocket`] captures those of
+//!   an interface.
 //!
 //! # Everything else
-//! - [`Poller`], [`poll`], [`Epoll`], [`Event`] and [`clock`]: waiting.
+//! - [`Poller`], [`poll`], [`Epoll`], [`Event`], [`FileWatch`] and [`clock`]: waiting.
 //! - [`UdpSocket`]: an ordinary UDP socket.
 //! - [`ring`]: queues in memory that two processes share; [`Hub`] makes and accepts them.
+//! - [`PublishedMemory`]: memory that other processes may read.
 //! - [`Owned`]: a value that one thread owns at a time, and that no thread waits for.
-//! - [`signal`], [`thread`], [`exit`], [`file_lock`], [`random`], [`environment`], [`memory`]: one system facility each.
+//! - [`tcp`]: what std does not offer for TCP sockets.
+//! - [`signal`], [`thread`], [`exit`], [`file_lock`], [`file_capabilities`], [`random`], [`environment`], [`memory`],
+//!   [`usage`]: one system facility each.
 //!
 //! # rustix and libc
 //! Calls go through rustix wherever it has them. Its `linux_raw` backend enters the kernel without the C library, so a
@@ -42,33 +47,43 @@ mod epoll;
 mod error;
 mod event;
 pub mod exit;
+pub mod file_capabilities;
 pub mod file_lock;
+mod file_watch;
 pub mod memory;
 mod net;
 mod owned;
 pub mod poll;
+mod published;
 pub mod random;
 pub mod ring;
 pub mod signal;
 mod syscall;
 pub mod thread;
+pub mod usage;
 
 pub use epoll::{Epoll, EpollEvent};
 pub use error::Error;
 pub use event::Event;
+pub use file_watch::FileWatch;
 pub use net::batch::{self, Batch};
 pub use net::hub::{Change, Hub, Incoming, Outgoing};
 pub use net::mailbox::Recipient;
 pub use net::netlink_monitor::{NetlinkGroup, NetlinkMonitor};
 pub use net::options::{Features, Options};
+pub use net::packet_socket::{self, PacketSocket};
 pub use net::process_watch::{ProcessName, Processes};
 pub use net::receive::{ReceiveBatch, RxDatagram, RxInfo};
 pub use net::slot::{Service, Slot};
 pub use net::socket::Socket;
 pub use net::udp::UdpSocket;
-pub use net::{ROCE_PORT, SOURCE_PORTS, forward_header, interface, neighbour, route, steering};
+pub use net::{
+    ROCE_PORT, SOURCE_PORTS, capture_link, forward_header, interface, neighbour, route, steering,
+    tcp,
+};
 pub use owned::{Guard, Owned, Requests};
 pub use poll::{Interest, Poller, Readiness};
+pub use published::{PublishedMemory, Words};
 
 /// Error numbers, for crates that report one without making a system call.
 pub mod errno {

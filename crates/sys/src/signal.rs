@@ -2,14 +2,14 @@
 //!
 //! libc: rustix has no signalfd(2), and signal masks only in its experimental `runtime` feature.
 
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr::null_mut;
 
 use libc::c_int;
 use rustix::io::{read, retry_on_intr};
-use rustix::process::{Pid, kill_process};
+use rustix::process::{Pid, kill_process, kill_process_group};
 
 use crate::error::Error;
 use crate::syscall::{check, zeroed};
@@ -103,6 +103,13 @@ impl Signals {
     }
 }
 
+impl AsFd for Signals {
+    /// Readable when a signal has arrived.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 impl std::fmt::Debug for Signals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Signals").field("fd", &self.fd).finish_non_exhaustive()
@@ -147,5 +154,17 @@ pub fn send(process: u32, signal: c_int) {
         (process, rustix::process::Signal::from_named_raw(signal))
     {
         let _ = kill_process(process, signal);
+    }
+}
+
+/// Sends a signal to the process group that a child leads (`CommandExt::process_group(0)`), and so to the processes that
+/// it started.
+///
+/// Only for children that were not waited for yet: the kernel does not reuse their numbers before.
+pub fn send_to_group(leader: u32, signal: c_int) {
+    let leader = i32::try_from(leader).ok().and_then(Pid::from_raw);
+    if let (Some(leader), Some(signal)) = (leader, rustix::process::Signal::from_named_raw(signal))
+    {
+        let _ = kill_process_group(leader, signal);
     }
 }

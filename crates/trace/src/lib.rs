@@ -6,6 +6,7 @@
 pub mod analysis;
 pub mod dissect;
 pub mod file;
+pub mod filter;
 pub mod link;
 pub mod render;
 pub mod segments;

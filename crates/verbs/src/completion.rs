@@ -189,7 +189,8 @@ impl Context {
 impl CompletionQueue {
     fn new(context: Context, capacity: usize, channel: Option<&CompletionChannel>) -> Self {
         let channel = channel.map(|channel| Arc::clone(&channel.channel));
-        let queue = Queue::new(capacity, channel, Arc::clone(&context.events));
+        let queue =
+            Queue::new(capacity, channel, Arc::clone(&context.events), &context.adapter().counters);
         Self { context, queue: Arc::new(queue) }
     }
 

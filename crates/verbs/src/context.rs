@@ -159,13 +159,13 @@ impl Context {
 
     /// Returns the status of the capture, or `None` without one.
     pub fn capture_status(&self) -> Option<CaptureStatus> {
-        self.adapter().tap.as_ref().map(|tap| tap.status())
+        self.adapter().tap()?.status()
     }
 
     /// Waits until the packets so far are written to the capture or dropped, and returns its status.
     pub fn flush_capture(&self) -> Option<CaptureStatus> {
-        let tap = self.adapter().tap.as_ref()?;
+        let tap = self.adapter().tap()?;
         tap.flush();
-        Some(tap.status())
+        tap.status()
     }
 }

@@ -94,13 +94,16 @@ impl fmt::Display for Faults {
 pub(crate) struct FaultInjector {
     faults: Faults,
     random: u64,
+    /// How many faults were injected.
+    pub(crate) injected: u64,
     /// Delayed packets, each with the number of packets to deliver before it.
     delayed: VecDeque<(u32, RxInfo, Box<[u8]>)>,
 }
 
 impl FaultInjector {
     pub(crate) fn new(faults: Faults) -> Self {
-        Self { faults, random: faults.seed ^ 0x9e37_79b9_7f4a_7c15, delayed: VecDeque::new() }
+        let (random, delayed) = (faults.seed ^ 0x9e37_79b9_7f4a_7c15, VecDeque::new());
+        Self { faults, random, injected: 0, delayed }
     }
 
     /// splitmix64.
@@ -113,7 +116,9 @@ impl FaultInjector {
     }
 
     fn chance(&mut self, rate: u32) -> bool {
-        rate > 0 && self.next() % (MILLION as u64) < u64::from(rate)
+        let happens = rate > 0 && self.next() % (MILLION as u64) < u64::from(rate);
+        self.injected += u64::from(happens);
+        happens
     }
 
     /// Applies the faults to each packet of a received message, and delivers what is left.

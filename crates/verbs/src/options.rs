@@ -37,6 +37,8 @@ pub struct Options {
     /// A pcapng file to write all packets to; `%p` in its name is the process ID. Devices of a process share it. See
     /// [`Context::capture_status`](crate::Context::capture_status).
     pub capture: Option<PathBuf>,
+    /// What happens when packets come faster than they can be written to that file.
+    pub capture_policy: CapturePolicy,
     /// Faults to inject into the received packets.
     pub faults: Option<Faults>,
     /// The number of shards, each with sockets and a thread of its own, so that threads with different CQs can use different
@@ -57,6 +59,16 @@ pub enum Local {
     Sockets,
 }
 
+/// What happens when packets come faster than a capture can write them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CapturePolicy {
+    /// The device waits until they are written: a slow disk slows it, and the capture is complete.
+    #[default]
+    Block,
+    /// Packets are missing in the capture, which counts them; the device does not wait.
+    Drop,
+}
+
 /// The maximum of [`Options::shards`].
 pub const MAX_SHARDS: u8 = 16;
 
@@ -67,6 +79,7 @@ impl Default for Options {
             port: ferroce_sys::ROCE_PORT,
             congestion: None,
             capture: None,
+            capture_policy: CapturePolicy::default(),
             faults: None,
             shards: None,
             local: Local::default(),
@@ -80,6 +93,7 @@ impl Options {
     /// | variable | option | value |
     /// |---|---|---|
     /// | `FERROCE_CAPTURE` | [`capture`](Self::capture) | a path |
+    /// | `FERROCE_CAPTURE_POLICY` | [`capture_policy`](Self::capture_policy) | `block` or `drop` |
     /// | `FERROCE_FAULTS` | [`faults`](Self::faults) | see [`Faults`] |
     /// | `FERROCE_SHARDS` | [`shards`](Self::shards) | 1 to 16 |
     /// | `FERROCE_LOCAL` | [`local`](Self::local) | `memory` or `sockets` |
@@ -99,7 +113,13 @@ impl Options {
         const FAULTS: &str = "FERROCE_FAULTS";
         const SHARDS: &str = "FERROCE_SHARDS";
         const LOCAL: &str = "FERROCE_LOCAL";
+        const POLICY: &str = "FERROCE_CAPTURE_POLICY";
         let capture = value("FERROCE_CAPTURE").map(PathBuf::from);
+        let policy = value(POLICY).map(|value| match value.to_str() {
+            Some("block") => Ok(CapturePolicy::Block),
+            Some("drop") => Ok(CapturePolicy::Drop),
+            _ => Err(EnvironmentError::new(POLICY, value, "block or drop")),
+        });
         let faults = value(FAULTS).map(|value| match value.to_str().map(str::parse::<Faults>) {
             Some(Ok(faults)) => Ok(faults),
             _ => Err(EnvironmentError::new(FAULTS, value, Faults::SYNTAX)),
@@ -116,7 +136,8 @@ impl Options {
         });
         let (faults, shards) = (faults.transpose()?, shards.transpose()?);
         let local = local.transpose()?.unwrap_or_default();
-        Ok(Self { capture, faults, shards, local, ..Self::default() })
+        let capture_policy = policy.transpose()?.unwrap_or_default();
+        Ok(Self { capture, capture_policy, faults, shards, local, ..Self::default() })
     }
 
     /// Sets the socket features and buffer sizes.
@@ -144,6 +165,13 @@ impl Options {
     #[must_use]
     pub fn with_capture(mut self, capture: impl Into<Option<PathBuf>>) -> Self {
         self.capture = capture.into();
+        self
+    }
+
+    /// Sets what happens when packets come faster than they can be written to the capture file.
+    #[must_use]
+    pub fn with_capture_policy(mut self, policy: CapturePolicy) -> Self {
+        self.capture_policy = policy;
         self
     }
 
@@ -184,6 +212,12 @@ mod tests {
         let options =
             from(&[("FERROCE_CAPTURE", "a.pcapng"), ("FERROCE_FAULTS", "loss=1%")]).unwrap();
         assert_eq!(options.capture, Some("a.pcapng".into()));
+        assert_eq!(options.capture_policy, CapturePolicy::Block);
+        let options = from(&[("FERROCE_CAPTURE_POLICY", "drop")]).unwrap();
+        assert_eq!(options.capture_policy, CapturePolicy::Drop);
+        assert!(from(&[("FERROCE_CAPTURE_POLICY", "wait")]).is_err());
+        let options =
+            from(&[("FERROCE_CAPTURE", "a.pcapng"), ("FERROCE_FAULTS", "loss=1%")]).unwrap();
         assert_eq!(options.faults.map(|faults| faults.loss), Some(10_000));
     }
 

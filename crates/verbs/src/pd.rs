@@ -16,6 +16,12 @@ pub(crate) struct Shared {
     pub(crate) users: AtomicUsize,
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.context.adapter().counters.pds().fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A protection domain (PD): memory regions and queue pairs of different PDs do not work together. Clones share it.
 ///
 /// ```
@@ -64,6 +70,7 @@ impl Context {
 impl ProtectionDomain {
     fn new(context: Context) -> Self {
         let pd = context.adapter().tables.new_pd();
+        context.adapter().counters.pds().fetch_add(1, Ordering::Relaxed);
         Self { shared: Arc::new(Shared { context, pd, users: AtomicUsize::new(0) }) }
     }
 

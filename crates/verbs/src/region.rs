@@ -1,10 +1,13 @@
 //! Memory regions (MR) and memory windows (MW).
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use ferroce_memory::{AddressRange, Buffer, Change, Keys, OutOfBounds, RegionInfo, WindowKind};
-use ferroce_proto::memory::{AccessFlags, Bind, Sge};
+use ferroce_proto::memory::{AccessFlags, Bind, PdId, Sge};
 use ferroce_proto::work::RemoteAddress;
+use ferroce_stat::Slot;
+use ferroce_stat::layout::{Kind, MemoryRegion as Field};
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 
 use crate::error::MemoryError;
@@ -44,6 +47,8 @@ pub struct MemoryRegion {
     length: u64,
     buffer: Option<Arc<Buffer>>,
     deregistered: bool,
+    /// What it publishes.
+    published: Slot,
 }
 
 impl ProtectionDomain {
@@ -143,7 +148,12 @@ impl MemoryRegion {
         length: u64,
         buffer: Option<Arc<Buffer>>,
     ) -> Self {
-        Self { membership, keys, iova, length, buffer, deregistered: false }
+        let adapter = membership.context().adapter();
+        let info = adapter.memory.query(keys.lkey);
+        let published = adapter.counters.publish(Kind::MemoryRegion, |slot| {
+            show(slot, membership.0.pd, length, info.map(|info| info.access));
+        });
+        Self { membership, keys, iova, length, buffer, deregistered: false, published }
     }
 
     /// Returns the local key, for work requests of this process.
@@ -223,6 +233,7 @@ impl MemoryRegion {
         if let Some((range, iova)) = change.translation {
             (self.iova, self.length) = (iova, range.length() as u64);
         }
+        self.show();
         Ok(())
     }
 
@@ -234,7 +245,14 @@ impl MemoryRegion {
     pub fn change_pd(&mut self, to: &ProtectionDomain, change: &Change) -> Result<(), MemoryError> {
         self.change(&Change { pd: Some(to.pd()), ..*change })?;
         self.membership = to.join();
+        self.show();
         Ok(())
+    }
+
+    /// Publishes a change.
+    fn show(&self) {
+        let access = self.info().map(|info| info.access);
+        self.published.update(|slot| show(slot, self.membership.0.pd, self.length, access));
     }
 
     /// Deregisters the region: when this returns, no access to its memory is in progress.
@@ -255,6 +273,13 @@ impl MemoryRegion {
         self.deregistered = true;
         Ok(())
     }
+}
+
+/// Fills in what an MR publishes.
+fn show(slot: &Slot, pd: PdId, length: u64, access: Option<AccessFlags>) {
+    slot.set(Field::Pd as usize, pd.0.into());
+    slot.set(Field::Length as usize, length);
+    slot.set(Field::Access as usize, access.map_or(0, |access| access.bits().into()));
 }
 
 /// A memory region (MR) that could not be deregistered.
@@ -286,6 +311,7 @@ pub struct MemoryWindow {
 
 impl MemoryWindow {
     fn new(membership: Membership, key: RKey, kind: WindowKind) -> Self {
+        membership.context().adapter().counters.windows().fetch_add(1, Ordering::Relaxed);
         Self { membership, key: Mutex::new(key), kind }
     }
 
@@ -339,7 +365,9 @@ impl MemoryWindow {
 
 impl Drop for MemoryWindow {
     fn drop(&mut self) {
-        let memory = &self.membership.context().adapter().memory;
+        let adapter = self.membership.context().adapter();
+        adapter.counters.windows().fetch_sub(1, Ordering::Relaxed);
+        let memory = &adapter.memory;
         let key = self.key();
         // A failed or flushed bind left the window under an earlier rkey: only the tag differs.
         let earlier = (0..=0xff).map(|tag| RKey(key.0 & !0xff | tag));

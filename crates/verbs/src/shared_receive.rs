@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
 use ferroce_proto::work::ReceiveRequest;
+use ferroce_stat::layout::{Kind, SharedReceiveQueue as Field};
 use ferroce_wire::number::Qpn;
 
 use crate::completion::CompletionQueue;
@@ -72,6 +73,10 @@ impl ProtectionDomain {
         let number = adapter.tables.new_number()?;
         let receives = Arc::new(RecvQueue {
             number: Some(number),
+            published: Some(adapter.counters.publish(Kind::SharedReceiveQueue, |slot| {
+                slot.set(Field::Number as usize, number.0.into());
+                slot.set(Field::Capacity as usize, queue.capacity() as u64);
+            })),
             queue: Mutex::new(queue),
             completions: completions.map(CompletionQueue::share),
             events: Arc::clone(&self.context().events),
@@ -106,7 +111,11 @@ impl SharedReceiveQueue {
     /// When the SRQ is full.
     #[doc(alias = "ibv_post_srq_recv")]
     pub fn post(&self, request: ReceiveRequest) -> Result<(), PostError> {
-        lock(&self.shared.receives.queue).post(request).map_err(|_| PostError::ReceiveQueueFull)
+        lock(&self.shared.receives.queue).post(request).map_err(|_| PostError::ReceiveQueueFull)?;
+        if let Some(slot) = &self.shared.receives.published {
+            slot.word(Field::Posted as usize).fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Requests an event when fewer than `limit` requests are left.
@@ -134,6 +143,9 @@ impl SharedReceiveQueue {
     /// When the SRQ holds more requests.
     pub fn resize(&self, capacity: usize) -> Result<(), ResizeError> {
         if lock(&self.shared.receives.queue).resize(capacity) {
+            if let Some(slot) = &self.shared.receives.published {
+                slot.set(Field::Capacity as usize, capacity as u64);
+            }
             Ok(())
         } else {
             Err(ResizeError { capacity })

@@ -1,8 +1,8 @@
-//! The capture tap: writes every packet, as on the wire, to a pcapng file.
+//! The capture tap: writes every packet, as on the wire, to a pcapng file, to live collectors, or both.
 //!
-//! The data path copies packets into a queue, and a thread turns them into frames and writes them. When the queue is
-//! full, the device waits for the thread for a short time; then the tap drops packets, and the file records how many
-//! and where (epb_dropcount, isb_ifdrop). Fields that a socket does not reveal are filled in: Ethernet addresses other
+//! For a file, the data path copies packets into a queue, and a thread turns them into frames and writes them. When the
+//! queue is full, the device waits for the thread, or the tap drops packets ([`crate::CapturePolicy`]), and the file records how
+//! many and where (epb_dropcount, isb_ifdrop). Fields that a socket does not reveal are filled in: Ethernet addresses other
 //! than the interface's own, and the UDP checksum of received packets.
 //!
 //! A packet that this process sends to itself is recorded once, as sent.
@@ -13,15 +13,18 @@
 //! | `queue` | the queue between the data path and the writer thread |
 //! | `writer` | the writer thread: builds frames and writes them |
 //! | `frame` | a packet with all its headers, and its comment |
+//! | `live` | collectors in other processes, and the rings to them |
 
 mod file;
 mod frame;
+mod live;
 mod queue;
 mod writer;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use ferroce_proto::work::WorkId;
 use ferroce_wire::icrc::hidden::Identification;
@@ -30,6 +33,10 @@ use ferroce_wire::number::Qpn;
 use crate::device::Device;
 use crate::error::OpenError;
 use crate::headers::Headers;
+use crate::options::Options;
+use crate::sync::lock;
+use live::LiveOutput;
+pub(crate) use live::message;
 use queue::{Interface, Shared};
 
 /// The state of a capture.
@@ -107,54 +114,129 @@ pub(crate) struct PacketMetadata {
     pub(crate) owner: Owner,
 }
 
-/// Captures the packets of one device. The devices of a process may share a file.
+/// Captures the packets of one device: to a file, to live collectors, or not at all.
 #[derive(Debug)]
 pub(crate) struct Tap {
-    file: Arc<Shared>,
-    interface: u32,
+    interface: Interface,
+    /// The file, and the number of the device in it. The devices of a process may share a file.
+    file: Option<(Arc<Shared>, u32)>,
+    /// The addresses that the device sends from.
+    sources: Mutex<Vec<SocketAddr>>,
+    outputs: RwLock<Vec<LiveOutput>>,
+    is_live: AtomicBool,
 }
 
 impl Tap {
-    /// Opens the file; `%p` in its name becomes the process ID. `sources` are the device's send addresses.
+    /// Opens the file, if there is one; `%p` in its name becomes the process ID. `sources` are the device's send
+    /// addresses.
     pub(crate) fn open(
-        path: &Path,
+        options: &Options,
         device: &Device,
         sources: impl Iterator<Item = SocketAddr>,
-    ) -> Result<Self, OpenError> {
-        let path = file::expanded(path, std::process::id());
+    ) -> Result<Arc<Self>, OpenError> {
         let interface = Interface::of(device);
-        let (file, interface) = file::open(&path, interface, sources)
-            .map_err(|source| OpenError::Capture { path, source })?;
-        Ok(Self { file, interface })
+        let sources: Vec<_> = sources.collect();
+        let file = options.capture.as_ref().map(|path| {
+            let path = file::expanded(path, std::process::id());
+            let policy = options.capture_policy;
+            file::open(&path, interface.clone(), sources.iter().copied(), policy)
+                .map_err(|source| OpenError::Capture { path, source })
+        });
+        let tap = Arc::new(Self {
+            interface,
+            file: file.transpose()?,
+            sources: Mutex::new(sources),
+            outputs: RwLock::default(),
+            is_live: AtomicBool::new(false),
+        });
+        live::register(&tap);
+        Ok(tap)
+    }
+
+    /// Whether packets are recorded at present.
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.file.is_some() || self.is_live()
+    }
+
+    /// Whether a collector in another process has asked for packets. Packets of several processes are put in order by
+    /// their times.
+    #[inline]
+    pub(crate) fn is_live(&self) -> bool {
+        self.is_live.load(Ordering::Relaxed)
     }
 
     /// Adds a send address of the device.
     pub(crate) fn add_source(&self, source: SocketAddr) {
-        self.file.add_sources([source]);
+        if let Some((file, _)) = &self.file {
+            file.add_sources([source]);
+        }
+        lock(&self.sources).push(source);
+        for output in self.outputs().iter() {
+            output.add_source(source);
+        }
     }
 
     /// Records a packet, from the BTH to the ICRC.
     pub(crate) fn record(&self, metadata: &PacketMetadata, packet: &[u8]) {
-        if metadata.direction == Direction::In && self.file.is_source(metadata.headers.source) {
-            return; // It is there already, as sent.
+        if let Some((file, interface)) = &self.file {
+            // A packet from this process is there already, as sent.
+            if metadata.direction == Direction::Out || !file.is_source(metadata.headers.source) {
+                file.push(*interface, metadata, packet);
+            }
         }
-        self.file.push(self.interface, metadata, packet);
+        if self.is_live() {
+            for output in self.outputs().iter() {
+                output.push(&self.interface, metadata, packet);
+            }
+        }
     }
 
-    pub(crate) fn status(&self) -> CaptureStatus {
-        self.file.status()
+    /// The state of the file.
+    pub(crate) fn status(&self) -> Option<CaptureStatus> {
+        self.file.as_ref().map(|(file, _)| file.status())
     }
 
-    /// Waits until all packets recorded so far are written.
+    /// The packets missing in the file so far.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.file.as_ref().map_or(0, |(file, _)| file.dropped())
+    }
+
+    /// Waits until all packets recorded so far are in the file.
     pub(crate) fn flush(&self) {
-        self.file.flush();
+        if let Some((file, _)) = &self.file {
+            file.flush();
+        }
+    }
+
+    fn outputs(&self) -> RwLockReadGuard<'_, Vec<LiveOutput>> {
+        self.outputs.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add_output(&self, output: LiveOutput) {
+        self.outputs.write().unwrap_or_else(PoisonError::into_inner).push(output);
+        self.is_live.store(true, Ordering::Release);
+    }
+
+    fn remove_outputs(&self, remove: impl Fn(&LiveOutput) -> bool) {
+        let mut outputs = self.outputs.write().unwrap_or_else(PoisonError::into_inner);
+        outputs.retain(|output| !remove(output));
+        self.is_live.store(!outputs.is_empty(), Ordering::Release);
     }
 }
 
 impl Drop for Tap {
     fn drop(&mut self) {
-        file::release(&self.file);
+        if let Some((file, _)) = &self.file {
+            file::release(file);
+        }
+        live::unregister();
     }
+}
+
+/// Looks for live collectors, after one has started.
+pub(crate) fn look_for_collectors() {
+    live::look();
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 mod support;
 
 use ferroce::*;
+use ferroce_stat::{Filter, read_all};
 use support::{connect, open, options, pattern, side};
 
 fn write_and_check(context: &Context, seed: u64) {
@@ -17,6 +18,15 @@ fn write_and_check(context: &Context, seed: u64) {
     one.post(1, Operation::Write { remote, immediate: None }, 0, bytes.len());
     one.expect(1);
     assert_eq!(other.bytes(0, bytes.len()), bytes);
+    // Each process publishes its own counters, and nobody else's.
+    let filter = Filter { pid: Some(std::process::id()), ..Filter::default() };
+    let processes = read_all(&filter).processes;
+    let [process] = &processes[..] else { panic!("{processes:?}") };
+    let [device] = &process.devices[..] else { panic!("{:?}", process.devices) };
+    assert_eq!(device.queue_pairs.len(), 2);
+    assert_eq!(device.counters.get("bytes_out"), context.statistics().bytes_out);
+    let sent: u64 = device.queue_pairs.iter().map(|pair| pair.tx.operations.write.bytes).sum();
+    assert!(sent >= bytes.len() as u64, "{sent}");
 }
 
 #[test]

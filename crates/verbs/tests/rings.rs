@@ -117,6 +117,47 @@ fn faults_are_recovered() {
     assert_eq!(counted.bad_icrc, 0, "{counted:?}");
 }
 
+/// MIDDLE packets are one record in the ring, but counted as what they are.
+#[test]
+fn packets_in_runs_are_counted_one_by_one() {
+    let context = open_alone(&shared());
+    let (one, other) = pair(&context, ServiceType::ReliableConnection, 1024);
+    one.region.write(0, &pattern(1, 1 << 20)).unwrap();
+    let before = context.statistics();
+    let write = Operation::Write { remote: other.region.remote(0), immediate: None };
+    one.post(1, write, 0, 1 << 20);
+    one.expect(1);
+    let after = context.statistics();
+    assert!(other.bytes(0, 1 << 20) == pattern(1, 1 << 20));
+    let packets = after.packets_out - before.packets_out;
+    let acks = packets - 1024;
+    assert!((1..=64).contains(&acks), "{acks} ACKs");
+    // Headers and ICRC of each packet, the RETH of the first, and the AETH of the ACKs.
+    let bytes = after.bytes_out - before.bytes_out;
+    assert_eq!(bytes, (1 << 20) + packets * 16 + 16 + acks * 4);
+}
+
+/// A process that does not know of the capture sends runs.
+#[test]
+fn a_captured_receiver_sees_each_packet_of_a_run() {
+    let name = format!("ferroce-rings-runs-{}.pcapng", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let contexts = [open(&shared()), open(&shared().with_capture(path.clone()))];
+    let [one, other] =
+        contexts.each_ref().map(|context| side(context, ServiceType::ReliableConnection, 4 << 20));
+    connect(&one, &other, gid_index(&contexts[0], false).unwrap(), 1024);
+    assert!(one.queue_pair.shares_memory());
+    exchange(&one, &other);
+    let counted = contexts[1].statistics();
+    drop((one, other, contexts));
+    let file = std::fs::File::open(&path).unwrap();
+    let report = analyze("capture", file, &analysis::Options::default(), &mut |_| {});
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!((report.problems, report.anomalies), (vec![], vec![]));
+    let all = counted.packets_in + counted.packets_out;
+    assert_eq!((report.icrc.ok, report.icrc.bad), (all, 0));
+}
+
 #[test]
 fn captures_have_every_packet_with_its_icrc() {
     let name = format!("ferroce-rings-{}.pcapng", std::process::id());

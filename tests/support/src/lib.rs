@@ -2,6 +2,7 @@
 //!
 //! - [`namespace`]: before `main`, the process enters its own network namespace, with the loopback up.
 //! - [`skip`]: reports that a test cannot run here; fails it where everything is required.
+//! - [`browser`]: a real browser for web pages.
 //! - [`built`]: the command and the libraries that tests run.
 //! - [`notes`]: records skips and missing isolation in a file, which `scripts/test` summarises.
 //!
@@ -9,6 +10,7 @@
 //! `docs/adr/0011-isolated-tests.md`.
 #![deny(unsafe_code)]
 
+pub mod browser;
 pub mod built;
 pub mod namespace;
 pub mod notes;

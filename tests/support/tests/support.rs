@@ -6,7 +6,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use ferroce_test_support::browser::Browser;
 use ferroce_test_support::{find_program, namespace, skip};
 
 /// Returns a command that runs one ignored test of this binary.
@@ -120,4 +123,42 @@ fn a_skip_fails_the_test_where_all_tests_are_required() {
     assert!(fails("FERROCE_REQUIRE_ALL", "1"));
     let both = [("CI", "true"), ("FERROCE_REQUIRE_ALL", "0")];
     assert!(child("skips").envs(both).status().unwrap().success());
+}
+
+/// The browser runs scripts, clicks, types, reports errors of the console, and its processes end with it.
+#[test]
+fn a_browser_opens_a_page() {
+    let Some(browser) = Browser::start() else { return };
+    let page = env::temp_dir().join(format!("ferroce-browser-test-{}.html", std::process::id()));
+    let body = "<h1>Before</h1><input><button onclick=\"document.querySelector('h1').textContent = \
+                document.querySelector('input').value; nonsense()\">Go</button>";
+    fs::write(&page, body).unwrap();
+    let url = format!("file://{}", page.display());
+    browser.open(&url);
+    assert_eq!((browser.text("h1").as_str(), browser.console()), ("Before", Vec::new()));
+    browser.type_into("input", "After");
+    browser.click("button");
+    browser.wait_until("return document.querySelector('h1').textContent == 'After'");
+    let errors = browser.console();
+    assert!(errors.len() == 1 && errors[0].contains("nonsense is not defined"), "{errors:?}");
+    assert_eq!(browser.execute("return arguments[0] + 1", serde_json::json!([41])), 42);
+    let dark = "return matchMedia('(prefers-color-scheme: dark)').matches";
+    browser.prefer_dark(true);
+    assert_eq!(browser.value(dark), true);
+    assert!(browser.screenshot().starts_with(b"\x89PNG"));
+    let marker = format!("ferroce-browser-{}-", std::process::id());
+    let processes = || {
+        let all = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+        let lines = all.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+        lines.filter(|line| String::from_utf8_lossy(line).contains(&marker)).count()
+    };
+    assert!(processes() > 0);
+    drop(browser);
+    // The kernel removes killed processes soon after.
+    let end = Instant::now() + Duration::from_secs(30);
+    while processes() > 0 && Instant::now() < end {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(processes(), 0);
+    fs::remove_file(page).unwrap();
 }

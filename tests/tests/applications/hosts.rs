@@ -1,6 +1,6 @@
 //! Runs programs with `ferroce run`, on this host or on one of two others.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -40,6 +40,15 @@ impl Hosts {
     pub(crate) fn program(&self, side: usize, name: &str) -> Command {
         let mut run = Command::new(ferroce());
         let mut command = self.0.command(side, run.args(["run", "--", name]));
+        plain(&mut command);
+        command
+    }
+
+    /// Returns a program on one of them, with a capture of its packets, which all go through sockets.
+    pub(crate) fn captured(&self, side: usize, capture: &Path, name: &str) -> Command {
+        let mut run = Command::new(ferroce());
+        run.args(["run", "--wire", "--capture"]).arg(capture).args(["--", name]);
+        let mut command = self.0.command(side, &run);
         plain(&mut command);
         command
     }

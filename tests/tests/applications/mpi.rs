@@ -30,9 +30,14 @@ pub(crate) fn is_there() -> bool {
 /// Returns the command for ranks on one host. The options allow running as root, and more ranks than processors.
 pub(crate) fn one_host(hosts: &Hosts, ranks: usize, arguments: &[&str]) -> Command {
     let mut command = hosts.program(0, "mpirun");
+    self::arguments(&mut command, ranks, arguments);
+    command
+}
+
+/// Adds the arguments of `mpirun`.
+pub(crate) fn arguments(command: &mut Command, ranks: usize, arguments: &[&str]) {
     command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]);
     command.args([PYTHON, &file("examples/mpi/ranks.py")]).args(arguments);
-    command
 }
 
 /// Returns the command for ranks on two hosts, by the script that users start with.

@@ -30,8 +30,15 @@ use ferroce_trace::analysis::{self, report::FileReport};
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Anomalies that rdma_rxe causes on a busy computer without packet loss: retransmissions and their consequences.
-const RETRANSMISSION_ANOMALIES: [&str; 5] =
-    ["timeout", "retransmission", "repeated_acknowledge", "repeated_response", "duplicate"];
+const RETRANSMISSION_ANOMALIES: [&str; 7] = [
+    "timeout",
+    "retransmission",
+    "probe",
+    "lost_after_capture",
+    "repeated_acknowledge",
+    "repeated_response",
+    "duplicate",
+];
 
 /// Returns a file of this test.
 fn file(name: &str) -> PathBuf {

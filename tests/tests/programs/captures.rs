@@ -3,43 +3,17 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use ferroce_trace::analysis::{Options, analyze};
 
 use super::pair::{self, End};
 use ferroce_tests::managed::{self, Ready, Server};
+use ferroce_tests::tool;
 
 fn file(test: &str, end: End) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{end:?}.pcapng"));
     let _ = fs::remove_file(&path);
     path
-}
-
-/// Returns the number of packets that tshark dissects as InfiniBand. Panics if one is malformed.
-fn tshark(path: &Path) -> u64 {
-    let mut command = Command::new("tshark");
-    command.args(["-n", "-r"]).arg(path).args([
-        "-T",
-        "fields",
-        "-e",
-        "infiniband.bth.opcode",
-        "-e",
-        "_ws.malformed",
-    ]);
-    // Without heuristic dissectors of payloads: the programs' bytes belong to no protocol.
-    for protocol in ["rpcordma", "infiniband.eoib", "infiniband_sdp"] {
-        command.args(["--disable-protocol", protocol]);
-    }
-    command.env("XDG_CONFIG_HOME", "/nonexistent").env("HOME", "/nonexistent");
-    let output = ferroce_tests::tool::run(&mut command);
-    let mut packets = 0;
-    for (line, number) in String::from_utf8_lossy(&output).lines().zip(1..) {
-        let (opcode, malformed) = line.split_once('\t').unwrap_or((line, ""));
-        assert!(malformed.is_empty(), "{}: packet {number}: {malformed}", path.display());
-        packets += u64::from(!opcode.is_empty());
-    }
-    packets
 }
 
 fn captured(test: &str, name: &str, arguments: &str) {
@@ -63,7 +37,7 @@ fn checked(path: &Path) {
         report.problems
     );
     assert_eq!(report.icrc.ok, report.roce_packets, "{}: {:?}", path.display(), report.icrc);
-    assert_eq!(tshark(path), report.roce_packets, "{}", path.display());
+    assert_eq!(tool::tshark_packets(path), report.roce_packets, "{}", path.display());
     fs::remove_file(path).expect("it is there");
 }
 

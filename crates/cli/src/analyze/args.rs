@@ -6,15 +6,27 @@ use clap::{Args, ValueHint};
 
 use super::fail_on::{self, FailOn};
 use crate::duration::Interval;
+use crate::filter::FilterArgs;
 
 /// Arguments of `ferroce analyze`.
 #[derive(Args, Debug)]
 pub(crate) struct AnalyzeArgs {
-    /// Capture files, pcap or pcapng; - reads standard input
+    /// Capture files, pcap or pcapng, also compressed with gzip or zstd; - reads standard input
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Print JSON
+    /// Show packets as they arrive, and the analysis at the end
+    ///
+    /// Reads one file that is still being written, or a pipe, until the pipe ends or Ctrl-C. Each packet is one line, with
+    /// the anomalies found at it below.
+    #[arg(long, conflicts_with = "conversation")]
+    pub(crate) live: bool,
+
+    /// With --live: explain each packet in words, on a second line
+    #[arg(long, requires = "live")]
+    pub(crate) explain: bool,
+
+    /// Print JSON; with --live one object per line: the packets, then the analysis
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -53,6 +65,10 @@ pub(crate) struct AnalyzeArgs {
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = fail_on::parser(), hide_possible_values = true)]
     pub(crate) fail_on: Vec<FailOn>,
 
+    /// With --live and --fail-on: stop at the first such anomaly
+    #[arg(long, requires = "live", requires = "fail_on")]
+    pub(crate) fail_fast: bool,
+
     /// Interval of the traffic graph, such as 10ms or 1s; by default chosen to fit the file
     #[arg(long, value_name = "TIME")]
     pub(crate) graph_interval: Option<Interval>,
@@ -80,4 +96,7 @@ pub(crate) struct AnalyzeArgs {
     /// Maximum number of conversations tracked at a time
     #[arg(long, value_name = "N", default_value_t = 65_536, help_heading = "Limits")]
     pub(crate) max_conversations: usize,
+
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
 }

@@ -58,9 +58,14 @@ impl FailOn {
     }
 }
 
+/// Whether an anomaly of this kind matches.
+pub(super) fn covers(wanted: &[FailOn], kind: AnomalyKind) -> bool {
+    wanted.iter().any(|one| one.covers(kind))
+}
+
 /// Counts the matching anomalies of a report: `3 rnr_nak, 9 retransmission`. `None` if there are none.
 pub(super) fn found(wanted: &[FailOn], report: &FileReport) -> Option<String> {
-    let covered = |kind: &&AnomalyKind| wanted.iter().any(|one| one.covers(**kind));
+    let covered = |kind: &&AnomalyKind| covers(wanted, **kind);
     let counted = AnomalyKind::ALL.iter().filter(covered).filter_map(|kind| {
         let count = report.anomaly_counts.get(kind.name())?;
         Some(format!("{count} {}", kind.name()))

@@ -2,17 +2,19 @@
 
 mod args;
 mod fail_on;
+mod live;
 pub(crate) mod output;
 
-use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use ferroce_trace::analysis::report::{FileReport, ProblemReport};
 use ferroce_trace::analysis::{self, Options, SCHEMA};
 use ferroce_trace::render::sections::{self, LadderView, View};
 
 use crate::exit::ExitStatus;
+use crate::input::Input;
 use crate::progress::{Progress, Unit};
 use crate::style::Screen;
 pub(crate) use args::AnalyzeArgs;
@@ -23,6 +25,9 @@ const NAMED_PROBLEMS: usize = 10;
 
 /// Analyses the files given as arguments.
 pub(crate) fn run(args: &AnalyzeArgs, screen: &Screen) -> ExitStatus {
+    if args.live {
+        return live::run(args, screen);
+    }
     let mut output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let result =
         if args.json { json(args, screen, &mut output) } else { text(args, screen, &mut output) };
@@ -75,15 +80,9 @@ struct Analyzed {
 
 impl Analyzed {
     fn of(path: &Path, args: &AnalyzeArgs) -> Self {
-        if path == Path::new("-") {
-            return Self::read("-", io::stdin().lock(), None, args);
-        }
         let name = path.to_string_lossy();
-        match File::open(path) {
-            Ok(file) => {
-                let data = file.metadata().ok().filter(|data| data.is_file());
-                Self::read(&name, file, data.map(|data| data.len()), args)
-            }
+        match Input::open(path).and_then(|input| Self::read(path, input, args)) {
+            Ok(analyzed) => analyzed,
             Err(error) => {
                 let text = format!("cannot open it: {error}");
                 let report = FileReport {
@@ -97,14 +96,30 @@ impl Analyzed {
         }
     }
 
-    fn read(name: &str, input: impl Read, length: Option<u64>, args: &AnalyzeArgs) -> Self {
-        let mut progress = Progress::new(name, length, Unit::Bytes, args.quiet);
-        let mut report =
-            analysis::analyze(name, input, &options(args), &mut |done| progress.show(done));
+    fn read(path: &Path, mut input: Input, args: &AnalyzeArgs) -> io::Result<Self> {
+        let (name, length) = (path.to_string_lossy(), input.length);
+        let mut options = options(args);
+        // Packets do not name the queue pair that sent them. A pipe cannot be read twice.
+        let twice = length.is_some() && !options.filter.queue_pairs.is_empty();
+        let total = length.map(|length| if twice { length.saturating_mul(2) } else { length });
+        let mut progress = Progress::new(&name, total, Unit::Bytes, args.quiet);
+        let mut first_pass = 0;
+        if twice {
+            let count = input.count();
+            let pairs =
+                analysis::connected_pairs(input, &options, &mut |_| progress.show(count.get()));
+            options.pairs = Arc::new(pairs);
+            first_pass = count.get();
+            input = Input::open(path)?;
+        }
+        let count = input.count();
+        let mut report = analysis::analyze(&name, input, &options, &mut |_| {
+            progress.show(first_pass.saturating_add(count.get()));
+        });
         progress.erase();
         // A file that is not a capture is not read, but its size is known.
         report.file_bytes = report.file_bytes.max(length.unwrap_or(0));
-        Self { report, opened: true }
+        Ok(Self { report, opened: true })
     }
 
     /// Whether the requested conversation exists; true if none was requested.
@@ -177,6 +192,7 @@ fn options(args: &AnalyzeArgs) -> Options {
     Options {
         packet_list: args.packets || args.ladder.is_some(),
         conversation: args.conversation,
+        filter: args.filter.filter(),
         graph_interval_ns: args.graph_interval.map(|interval| interval.nanoseconds),
         max_packet_rows: args.max_packets,
         max_messages: args.max_messages,

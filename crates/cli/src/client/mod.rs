@@ -79,6 +79,9 @@ pub(crate) struct ClientArgs {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) capture: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) policy: capture::PolicyArgs,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -132,7 +135,7 @@ pub(crate) fn run(args: &ClientArgs, screen: &Screen) -> ExitStatus {
 }
 
 fn work(args: &ClientArgs, screen: &Screen) -> Result<Outcome, Failure> {
-    let options = options(args.capture.as_ref())?;
+    let options = options(args.capture.as_ref(), args.policy)?;
     let interrupted = *screen;
     capture::finish_on_signal(&options, move || capture::report_all(&interrupted));
     let server = address::resolve(&args.server)?;

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use ferroce_trace::link::LinkType;
 
 use super::numbers::Numbers;
+use crate::filter::FilterArgs;
 
 /// Arguments of `ferroce decode`.
 #[derive(Args, Debug)]
@@ -44,6 +45,13 @@ pub(crate) struct DecodeArgs {
     /// Also show reserved fields that are zero, and complete payloads
     #[arg(long)]
     pub(crate) all: bool,
+
+    /// Explain each frame in words
+    #[arg(long)]
+    pub(crate) explain: bool,
+
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
 }
 
 /// The link layer of a frame.

@@ -10,4 +10,6 @@ pub(super) struct DecodedFrame<'a> {
     pub(super) record: Option<&'a Record<'a>>,
     pub(super) link: LinkType,
     pub(super) tree: &'a Tree<'a>,
+    /// What it means, if that was asked for.
+    pub(super) explanation: String,
 }

@@ -28,6 +28,8 @@ struct Frame<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     oddities: Vec<String>,
     link: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    explanation: &'a str,
     #[serde(flatten)]
     tree: &'a Tree<'a>,
 }
@@ -58,6 +60,7 @@ pub(super) fn frame(out: &mut dyn Write, shown: &DecodedFrame<'_>, first: bool) 
             record.oddities.iter().map(|oddity| oddity.to_string()).collect()
         }),
         link: shown.link.to_string(),
+        explanation: &shown.explanation,
         tree: shown.tree,
     };
     out.write_all(if first { b"\n" } else { b",\n" })?;

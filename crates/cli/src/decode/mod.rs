@@ -7,19 +7,22 @@ mod hex;
 mod json;
 mod link;
 mod numbers;
-mod text;
+pub(crate) mod text;
 mod writer;
 
-use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 
-use ferroce_trace::dissect::{Tree, dissect};
+use ferroce_trace::dissect::{self, Tree, dissect};
 use ferroce_trace::file::{CaptureReader, FileError, Problem, Record};
+use ferroce_trace::filter::Filter;
+use ferroce_trace::link::LinkType;
 use ferroce_trace::render::units;
 use ferroce_trace::segments::PacketRun;
 
 use crate::exit::ExitStatus;
+use crate::input::{Decompressed, Input, Interrupted, LiveInput, is_damage};
+use crate::live_output::LiveOutput;
 use crate::style::{Screen, printable};
 pub(crate) use args::DecodeArgs;
 use frame::DecodedFrame;
@@ -34,16 +37,18 @@ const STANDARD_INPUT: &str = "standard input";
 
 /// Shows the requested frames.
 pub(crate) fn run(args: &DecodeArgs, screen: &Screen) -> ExitStatus {
-    let mut out = BufWriter::new(io::stdout().lock());
-    ExitStatus::of_output(decode(args, screen, &mut out), screen)
+    let out = LiveOutput::new();
+    ExitStatus::of_output(decode(args, screen, &out), screen)
 }
 
-fn decode(args: &DecodeArgs, screen: &Screen, out: &mut dyn Write) -> io::Result<ExitStatus> {
-    let mut job = Job { args, screen, writer: Writer::new(out, screen, args.all) };
+fn decode(args: &DecodeArgs, screen: &Screen, out: &LiveOutput) -> io::Result<ExitStatus> {
+    let mut writer = out.clone();
+    let writer = Writer::new(&mut writer, screen, args.all);
+    let (filter, interrupted) = (args.filter.filter(), Interrupted::default());
+    let mut job = Job { args, screen, filter, out: out.clone(), interrupted, writer };
     match (&args.file, args.input.as_deref()) {
         (Some(file), _) => job.file(file, &args.frames),
-        (None, Some("-")) if args.numbers.is_empty() => job.standard_input(),
-        (None, Some("-")) => job.capture(STANDARD_INPUT, io::stdin().lock(), &args.numbers),
+        (None, Some("-")) => job.standard_input(&args.numbers),
         (None, Some(input)) if !args.numbers.is_empty() => {
             job.file(Path::new(input), &args.numbers)
         }
@@ -57,6 +62,10 @@ fn decode(args: &DecodeArgs, screen: &Screen, out: &mut dyn Write) -> io::Result
 struct Job<'a> {
     args: &'a DecodeArgs,
     screen: &'a Screen,
+    filter: Filter,
+    out: LiveOutput,
+    /// Whether a signal ended standard input.
+    interrupted: Interrupted,
     writer: Writer<'a>,
 }
 
@@ -89,9 +98,17 @@ impl Job<'_> {
     }
 
     /// Standard input: digits, or a capture, recognised by its first bytes.
-    fn standard_input(&mut self) -> io::Result<ExitStatus> {
+    fn standard_input(&mut self, numbers: &[Numbers]) -> io::Result<ExitStatus> {
+        let input = match LiveInput::open(Path::new("-"), false, self.out.clone()) {
+            Ok(input) => input,
+            Err(error) => return Ok(self.unreadable(STANDARD_INPUT, &error)),
+        };
+        self.interrupted = input.interrupted();
+        let mut input = Decompressed::new(input);
+        if !numbers.is_empty() {
+            return self.capture(STANDARD_INPUT, input, numbers);
+        }
         let mut head = Vec::new();
-        let mut input = io::stdin().lock();
         if let Err(error) = input.by_ref().take(4).read_to_end(&mut head) {
             return Ok(self.unreadable(STANDARD_INPUT, &error));
         }
@@ -131,7 +148,8 @@ impl Job<'_> {
         let (len, link_name) = (bytes.len(), link::name(link));
         self.writer.remark(&format!("{len} bytes, read as {link_name}{guessed}"))?;
         let tree = dissect(link, bytes, link::wire_length(link, bytes));
-        self.writer.frame(&DecodedFrame { record: None, link, tree: &tree })?;
+        let explanation = self.explanation(link, bytes, bytes.len());
+        self.writer.frame(&DecodedFrame { record: None, link, tree: &tree, explanation })?;
         self.writer.end()?;
         self.problems(name, None, &tree)
     }
@@ -139,13 +157,17 @@ impl Job<'_> {
     fn file(&mut self, path: &Path, numbers: &[Numbers]) -> io::Result<ExitStatus> {
         let name = path.to_string_lossy();
         let name = printable(&name);
-        match File::open(path) {
-            Ok(file) => self.capture(&name, file, numbers),
+        match Input::open(path) {
+            Ok(input) => self.capture(&name, input, numbers),
             Err(error) => Ok(self.unreadable(&name, &error)),
         }
     }
 
     fn unreadable(&self, name: &str, error: &io::Error) -> ExitStatus {
+        if is_damage(error) {
+            self.screen.complain(format_args!("{name}: {error}"));
+            return ExitStatus::BadInput;
+        }
         self.screen.complain(format_args!("{name}: cannot read it: {}", plain(error)));
         ExitStatus::Failure
     }
@@ -175,6 +197,12 @@ impl Job<'_> {
             let record = match reader.next_record() {
                 Ok(Some(record)) => record,
                 Ok(None) => break,
+                // A pipe that Ctrl-C ended may end within a record.
+                Err(FileError { problem: Problem::Truncated { .. }, .. })
+                    if self.interrupted.get() =>
+                {
+                    break;
+                }
                 Err(error) => {
                     damage = Some(error);
                     break;
@@ -212,13 +240,25 @@ impl Job<'_> {
 
     /// A packet: a record, or one of several in a record.
     fn packet(&mut self, name: &str, packet: &Record<'_>) -> io::Result<ExitStatus> {
+        if !self.filter.matches_record(packet) {
+            return Ok(ExitStatus::Success);
+        }
         let tree = dissect(packet.link, packet.data, packet.original_len as usize);
         self.writer.frame(&DecodedFrame {
             record: Some(packet),
             link: packet.link,
             tree: &tree,
+            explanation: self.explanation(packet.link, packet.data, packet.original_len as usize),
         })?;
         self.problems(name, Some(packet), &tree)
+    }
+
+    /// What a frame means, for `--explain`.
+    fn explanation(&self, link: LinkType, bytes: &[u8], original_len: usize) -> String {
+        match dissect::read(link, bytes, original_len) {
+            Ok(Some((_, frame))) if self.args.explain => dissect::explain(&frame),
+            _ => String::new(),
+        }
     }
 
     /// Reports how many packets of a record the capture truncated.

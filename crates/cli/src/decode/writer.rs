@@ -8,7 +8,8 @@ use ferroce_trace::segments::Segment;
 use super::frame::DecodedFrame;
 use super::json;
 use super::text::TreeWriter;
-use crate::style::{Role, Screen, fit, printable};
+use crate::packet_line::{PacketLine, PacketLines, note};
+use crate::style::{Role, Screen, printable};
 
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +28,13 @@ pub(super) struct Writer<'a> {
     all: bool,
     /// The number of frames printed.
     shown: u64,
-    /// The longest pair of addresses listed so far, which is the width of their column.
-    addresses: usize,
+    lines: PacketLines,
 }
 
 impl<'a> Writer<'a> {
     /// With `all`, trees include reserved fields and whole payloads.
     pub(super) fn new(out: &'a mut dyn Write, screen: &'a Screen, all: bool) -> Self {
-        Self { out, screen, format: Format::Tree, all, shown: 0, addresses: 0 }
+        Self { out, screen, format: Format::Tree, all, shown: 0, lines: PacketLines::default() }
     }
 
     /// Begins the frames of `input`.
@@ -67,6 +67,10 @@ impl<'a> Writer<'a> {
                 }
                 if let Some(record) = shown.record {
                     self.record_lines(record)?;
+                }
+                if !shown.explanation.is_empty() {
+                    let text = self.screen.paint.role(Role::Meaning, &shown.explanation);
+                    writeln!(self.out, "{text}")?;
                 }
                 TreeWriter::new(self.screen, self.all).write(self.out, shown.tree)
             }
@@ -127,44 +131,16 @@ impl<'a> Writer<'a> {
 
     fn list_line(&mut self, shown: &DecodedFrame<'_>) -> io::Result<()> {
         let Some(record) = shown.record else { return Ok(()) };
-        let paint = self.screen.paint;
-        let (mark, role) = match shown.tree.problems.is_empty() {
-            true => (" ", Role::Meaning),
-            false => ("✗", Role::Bad),
+        let line = PacketLine {
+            record,
+            addresses: shown.tree.source.zip(shown.tree.destination),
+            summary: &shown.tree.summary,
+            bad: !shown.tree.problems.is_empty(),
         };
-        let time = record.timestamp.map_or(String::new(), |time| clock(&time.to_string()));
-        let between = match (shown.tree.source, shown.tree.destination) {
-            (Some(source), Some(destination)) => format!("{source} → {destination}"),
-            _ => String::new(),
-        };
-        self.addresses = self.addresses.max(between.chars().count());
-        let width = self.addresses;
-        // Number, mark, time and addresses, with their gaps.
-        let used = 6 + 1 + 1 + 1 + time.len() + 2 + width + 2;
-        let summary = match self.screen.width {
-            Some(columns) => fit(&shown.tree.summary, columns.saturating_sub(used)),
-            None => shown.tree.summary.as_str().into(),
-        };
-        writeln!(
-            self.out,
-            "{:>6} {} {}  {between:<width$}  {}",
-            paint.role(Role::Heading, number(record)),
-            paint.role(Role::Bad, mark),
-            paint.role(Role::Quiet, time),
-            paint.role(role, summary)
-        )
+        self.lines.packet(self.out, self.screen, &line)?;
+        match shown.explanation.is_empty() {
+            true => Ok(()),
+            false => note(self.out, self.screen, Role::Quiet, "", &shown.explanation),
+        }
     }
-}
-
-/// The number of a frame, with that of the packet if it holds several: `12`, `12.3`.
-fn number(record: &Record<'_>) -> String {
-    match record.segment {
-        None => record.number.to_string(),
-        Some(segment) => format!("{}.{}", record.number, segment.number),
-    }
-}
-
-/// The time of day of an RFC 3339 time: in a list the date is noise.
-fn clock(time: &str) -> String {
-    time.split_once('T').map_or(time, |(_, clock)| clock).trim_end_matches('Z').to_owned()
 }

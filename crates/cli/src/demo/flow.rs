@@ -12,6 +12,7 @@ use ferroce::{
 
 use super::DemoArgs;
 use super::output::Outcome;
+use crate::capture::PolicyArgs;
 use crate::client::connect::Connection;
 use crate::session::bytes::{Pattern, bytes};
 use crate::session::dump;
@@ -55,7 +56,7 @@ pub(super) fn run(
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
     let mut log = Log::new("client");
-    let options = options(capture.map(Path::to_path_buf).as_ref())?;
+    let options = options(capture.map(Path::to_path_buf).as_ref(), PolicyArgs::default())?;
     let wish = MemoryRequest { size: args.size.0 };
     let connected = match args.set_up {
         SetUp::Cm => EventChannel::with_options(options)

@@ -99,6 +99,10 @@ impl Found {
         ))
     }
 
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Creates the links with the libraries' names in this folder, if they are missing.
     pub(super) fn placed(self, folder: &Path) -> io::Result<Placed> {
         // The dynamic linker would split the path at these.

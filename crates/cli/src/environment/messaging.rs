@@ -27,7 +27,7 @@ pub(super) fn variables(args: &EnvironmentArgs) -> Vec<Variable> {
 }
 
 /// Whether we may set a variable: it is unset, or has a value that we gave it.
-fn is_free(name: &str, value: Option<OsString>, outer: &str) -> bool {
+pub(super) fn is_free(name: &str, value: Option<OsString>, outer: &str) -> bool {
     let Some(value) = value else { return true };
     let value = value.to_string_lossy();
     outer.split(SEPARATOR).any(|entry| entry.split_once('=') == Some((name, &*value)))
@@ -74,6 +74,9 @@ fn launch_agent(program: &Path, args: &EnvironmentArgs) -> Option<String> {
     if let Some(capture) = &args.capture {
         words.push(format!("--capture={}", full(capture)?));
     }
+    if let Some(policy) = args.policy.capture_policy {
+        words.push(format!("--capture-policy={}", policy.name()));
+    }
     if let Some(trace) = &args.trace {
         words.push(format!("--trace={}", full(trace)?));
     }
@@ -89,12 +92,14 @@ fn launch_agent(program: &Path, args: &EnvironmentArgs) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capture::PolicyArgs;
 
     fn args(capture: Option<&str>) -> EnvironmentArgs {
         EnvironmentArgs {
             devices: Vec::new(),
             names: "rxe%d".parse().ok(),
             capture: capture.map(Into::into),
+            policy: PolicyArgs::default(),
             trace: Some("-".into()),
             sockets: true,
             wire: false,

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use ferroce::Names;
 
+use crate::capture::PolicyArgs;
 use crate::exit::ExitStatus;
 use crate::style::Screen;
 use folder::{Folder, Owner};
@@ -39,6 +40,9 @@ pub(crate) struct EnvironmentArgs {
     /// A file has one writer: if several processes use devices, use %p to give each its own file.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) capture: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
 
     /// Trace each library call with its time (UTC), arguments, result and duration, on standard error or to a file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
@@ -112,6 +116,8 @@ impl Environment {
         let names = args.names.as_ref().map(ToString::to_string);
         variables.extend(names.map(|names| Variable::text("FERROCE_NAME", names)));
         variables.extend(capture.map(|path| Variable::path("FERROCE_CAPTURE", path)));
+        let policy = args.policy.capture_policy.map(|policy| policy.name().to_owned());
+        variables.extend(policy.map(|policy| Variable::text("FERROCE_CAPTURE_POLICY", policy)));
         if args.wire {
             variables.push(Variable::text("FERROCE_LOCAL", "sockets".into()));
         }
@@ -135,6 +141,17 @@ impl Environment {
     pub(crate) fn is_used_by(&self, process: u32) {
         self.folder.is_used_by(process);
     }
+}
+
+/// The folder in which `ferroce run` finds its libraries, or why it does not find them.
+pub(crate) fn library_folder() -> Result<String, String> {
+    let found = libraries::Found::new(Wanted { verbs: true, sockets: false })?;
+    Ok(found.folder().display().to_string())
+}
+
+/// Whether `ferroce run` leaves this variable as it is: the user has set it. `outer` is the value of `FERROCE_TOLD`.
+pub(crate) fn is_set_by_user(name: &str, value: &str, outer: &str) -> bool {
+    !messaging::is_free(name, Some(value.into()), outer)
 }
 
 /// Prints the variables for a shell.

@@ -47,6 +47,9 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) capture: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) policy: capture::PolicyArgs,
+
     /// Exit after the first client, with the status of its session
     #[arg(long)]
     pub(crate) once: bool,
@@ -68,7 +71,7 @@ pub(crate) struct ServerArgs {
 pub(crate) fn run(args: &ServerArgs, screen: &Screen) -> ExitStatus {
     let reporter = Arc::new(Reporter::new(args.json, args.demo, *screen));
     let interrupted = Arc::clone(&reporter);
-    match options(args.capture.as_ref()) {
+    match options(args.capture.as_ref(), args.policy) {
         Ok(options) => capture::finish_on_signal(&options, move || interrupted.captures()),
         Err(error) => {
             screen.complain(error);
@@ -97,7 +100,7 @@ pub(crate) fn run(args: &ServerArgs, screen: &Screen) -> ExitStatus {
 }
 
 fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
-    let channel = EventChannel::with_options(options(args.capture.as_ref())?)?;
+    let channel = EventChannel::with_options(options(args.capture.as_ref(), args.policy)?)?;
     let listener = CmId::new(&channel, PortSpace::Tcp)?;
     bind(&listener, args.listen.0)?;
     listener.listen(0)?;
@@ -158,7 +161,7 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
 /// Answers `ferroce discover` for the served devices while the returned value exists. If another process already
 /// answers, nothing is done.
 fn found(address: SocketAddr, args: &ServerArgs) -> Vec<Presence> {
-    let options = options(args.capture.as_ref()).unwrap_or_default();
+    let options = options(args.capture.as_ref(), args.policy).unwrap_or_default();
     let devices = match address.ip().is_unspecified() {
         true => devices(),
         false => Device::with_address(address).map(|(device, _)| vec![device]),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ferroce::{MemoryRegion, OutOfBounds};
+use ferroce::{Buffer, MemoryRegion, OutOfBounds};
 
 /// A number of bytes: `4096`, `64K`, `4M`, `1G`, in powers of 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,11 +95,25 @@ impl Pattern {
         place: u64,
         length: usize,
     ) -> Result<(), OutOfBounds> {
+        self.write_with(place, length, |start, part| region.write(offset + start, part))
+    }
+
+    /// Fills a whole buffer.
+    pub(crate) fn fill_buffer(self, buffer: &Buffer) -> Result<(), OutOfBounds> {
+        self.write_with(0, buffer.len(), |start, part| buffer.write(start, part))
+    }
+
+    fn write_with(
+        self,
+        place: u64,
+        length: usize,
+        write: impl Fn(usize, &[u8]) -> Result<(), OutOfBounds>,
+    ) -> Result<(), OutOfBounds> {
         let mut block = vec![0; BLOCK.min(length)];
         for start in (0..length).step_by(BLOCK) {
             let part = &mut block[..BLOCK.min(length - start)];
             self.fill(place + start as u64, part);
-            region.write(offset + start, part)?;
+            write(start, part)?;
         }
         Ok(())
     }
@@ -127,11 +141,25 @@ impl Pattern {
         offset: usize,
         length: usize,
     ) -> Result<usize, OutOfBounds> {
+        self.check_with(offset, length, |start, found| region.read(offset + start, found))
+    }
+
+    /// The number of correct bytes at the start of a buffer; less than `length` if a byte is wrong.
+    pub(crate) fn check_buffer(self, buffer: &Buffer, length: usize) -> Result<usize, OutOfBounds> {
+        self.check_with(0, length, |start, found| buffer.read(start, found))
+    }
+
+    fn check_with(
+        self,
+        place: usize,
+        length: usize,
+        read: impl Fn(usize, &mut [u8]) -> Result<(), OutOfBounds>,
+    ) -> Result<usize, OutOfBounds> {
         let (mut found, mut right) = (vec![0; BLOCK.min(length)], vec![0; BLOCK.min(length)]);
         for start in (0..length).step_by(BLOCK) {
             let size = BLOCK.min(length - start);
-            region.read(offset + start, &mut found[..size])?;
-            self.fill((offset + start) as u64, &mut right[..size]);
+            read(start, &mut found[..size])?;
+            self.fill((place + start) as u64, &mut right[..size]);
             if found[..size] != right[..size] {
                 let wrong = found.iter().zip(&right).position(|(found, right)| found != right);
                 return Ok(start + wrong.unwrap_or(0));
@@ -179,5 +207,18 @@ mod tests {
         pattern.fill(3 * PAGE as u64, &mut part);
         assert_eq!(part, whole[3 * PAGE..]);
         assert_ne!(whole[..8], whole[PAGE..PAGE + 8]);
+    }
+
+    #[test]
+    fn a_wrong_byte_of_a_buffer_is_found() {
+        let length = BLOCK + 5000;
+        let buffer = Buffer::new(length).unwrap();
+        let pattern = Pattern::new(7);
+        pattern.fill_buffer(&buffer).unwrap();
+        assert_eq!(pattern.check_buffer(&buffer, length), Ok(length));
+        assert!(Pattern::new(8).check_buffer(&buffer, length).unwrap() < 8);
+        buffer.write(BLOCK + 4999, &[buffer.to_vec()[BLOCK + 4999] ^ 1]).unwrap();
+        assert_eq!(pattern.check_buffer(&buffer, length), Ok(BLOCK + 4999));
+        assert!(pattern.check_buffer(&buffer, length + 1).is_err());
     }
 }

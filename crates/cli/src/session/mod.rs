@@ -27,14 +27,20 @@ use std::path::PathBuf;
 
 use ferroce::{EnvironmentError, Options};
 
+use crate::capture::PolicyArgs;
+
 /// The default RDMA-CM port.
 pub(crate) const PORT: u16 = 7471;
 
 /// How devices are opened: as always, with a capture if one is asked for.
-pub(crate) fn options(capture: Option<&PathBuf>) -> Result<Options, EnvironmentError> {
+pub(crate) fn options(
+    capture: Option<&PathBuf>,
+    policy: PolicyArgs,
+) -> Result<Options, EnvironmentError> {
     let mut options = Options::from_env()?;
     if let Some(path) = capture {
         options.capture = Some(path.clone());
     }
+    policy.apply(&mut options);
     Ok(options)
 }

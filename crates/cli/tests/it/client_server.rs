@@ -149,7 +149,7 @@ fn the_client_reports_its_hw_counters() {
     };
     let json: Value = serde_json::from_str(&client(&["--json"])).unwrap();
     let counters = json["hw_counters"].as_object().unwrap();
-    assert_eq!(counters.len(), 10, "{json}");
+    assert_eq!(counters.len(), 11, "{json}");
     // 20 % of the READ responses are lost.
     assert!(counters["implied_nak_seq_err"].as_u64().unwrap() > 0, "{json}");
     assert_eq!(counters["np_cnp_sent"], 0, "{json}");

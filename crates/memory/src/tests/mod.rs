@@ -5,6 +5,8 @@ mod copying;
 mod keys;
 mod lifetime;
 #[cfg(not(miri))]
+mod placing;
+#[cfg(not(miri))]
 mod probing;
 mod threads;
 mod windows;

@@ -26,7 +26,7 @@ use crate::{rc, uc, ud};
 
 pub use traffic::{InboundPacket, OutboundPacket};
 
-pub use crate::budget::{Budget, InFlight, Pending};
+pub use crate::budget::{Budget, InFlight, Pending, Progress};
 pub use crate::work::PostError;
 
 /// Properties fixed at creation (IBA 11.2.4.1).

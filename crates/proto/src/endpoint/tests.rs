@@ -132,8 +132,13 @@ impl Side {
     fn handle(&mut self, bytes: &[u8], now: Instant) {
         let packet = Packet::parse(bytes).unwrap();
         let envelope = Envelope::default();
-        let inbound =
-            InboundPacket { time: now, packet: &packet, marked: false, envelope: &envelope };
+        let inbound = InboundPacket {
+            time: now,
+            packet: &packet,
+            packets: 1,
+            marked: false,
+            envelope: &envelope,
+        };
         self.endpoint.handle_packet(&inbound, Some(&mut self.receives), &mut self.memory);
     }
 }

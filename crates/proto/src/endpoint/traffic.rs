@@ -6,7 +6,7 @@ use ferroce_wire::syndrome::NakCode;
 use ferroce_wire::transport::Bth;
 
 use super::{Endpoint, Event, Transport};
-use crate::budget::{Budget, InFlight, Pending};
+use crate::budget::{Budget, InFlight, Pending, Progress};
 use crate::memory::Memory;
 use crate::qp::{Action, Permission, ServiceType, State};
 use crate::receive::ReceiveQueue;
@@ -22,6 +22,8 @@ pub struct InboundPacket<'a> {
     pub time: Instant,
     /// The packet, with a valid ICRC and addressed to this QP.
     pub packet: &'a Packet<'a>,
+    /// How many MIDDLE packets of RC it is: one, unless it is a run with the payload of all.
+    pub packets: u32,
     /// Marked "congestion experienced" by the network (RFC 3168).
     pub marked: bool,
     /// The IP header, for datagrams.
@@ -89,7 +91,7 @@ impl<R: Copy> Endpoint<R> {
         receives: Option<&mut ReceiveQueue>,
         memory: &mut impl Memory,
     ) {
-        let InboundPacket { time, packet, marked, envelope } = *inbound;
+        let InboundPacket { time, packet, packets, marked, envelope } = *inbound;
         // An XRC initiator accepts responses only.
         let listens = match self.settings.service {
             ServiceType::XrcInitiator => Action::FinishSend,
@@ -110,7 +112,7 @@ impl<R: Copy> Endpoint<R> {
         }
         match (&mut self.transport, receives) {
             (Transport::Reliable(queue_pair), receives) => {
-                queue_pair.handle_packet(time, packet, marked, receives, memory);
+                queue_pair.handle_run(time, packet, packets, marked, receives, memory);
             }
             (Transport::Unreliable(queue_pair), Some(receives)) => {
                 queue_pair.handle_packet(packet, receives, memory);
@@ -144,6 +146,23 @@ impl<R: Copy> Endpoint<R> {
     pub fn set_lossless(&mut self, lossless: bool) {
         if let Transport::Reliable(queue_pair) = &mut self.transport {
             queue_pair.set_lossless(lossless);
+        }
+    }
+
+    /// The path MTU of a connected QP in bytes; 0 before it is known.
+    pub fn path_mtu(&self) -> u16 {
+        match &self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.config().mtu,
+            Transport::Unreliable(queue_pair) => queue_pair.config().mtu,
+            Transport::Datagram(_) | Transport::None => 0,
+        }
+    }
+
+    /// Sets how many MIDDLE packets of RC [`Endpoint::poll_transmit`] may return as one: the first, with the payload of
+    /// all. Until the next change of state.
+    pub fn set_max_run(&mut self, packets: u32) {
+        if let Transport::Reliable(queue_pair) = &mut self.transport {
+            queue_pair.set_max_run(packets);
         }
     }
 
@@ -221,6 +240,16 @@ impl<R: Copy> Endpoint<R> {
         match &self.transport {
             Transport::Reliable(queue_pair) => queue_pair.in_flight(),
             _ => InFlight::NONE,
+        }
+    }
+
+    /// How far it is, for monitoring.
+    pub fn progress(&self) -> Progress {
+        match &self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.progress(),
+            Transport::Unreliable(queue_pair) => queue_pair.progress(),
+            Transport::Datagram(queue_pair) => queue_pair.progress(),
+            Transport::None => Progress::default(),
         }
     }
 

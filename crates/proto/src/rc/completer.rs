@@ -1,6 +1,7 @@
 //! Effects of responses and timeouts on the send queue (IBA 9.7.5, 9.9.2).
 
 use alloc::collections::VecDeque;
+use core::ops::Range;
 use core::time::Duration;
 
 use ferroce_wire::number::Psn;
@@ -10,6 +11,7 @@ use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
 
 use super::queue_pair::Config;
 use super::requester::{QueuedRequest, RequestState, Requester};
+use super::responder::without;
 use super::sequence::Sequence;
 use crate::budget::InFlight;
 use crate::congestion::{Loss, RateControl};
@@ -19,19 +21,29 @@ use crate::time::Instant;
 use crate::work::{Completion, Data, Operation, Status};
 
 impl Requester {
-    /// Handles a packet from the responder.
+    /// Handles a packet from the responder, or a run of `packets` MIDDLE packets of a READ response.
+    #[allow(clippy::too_many_arguments)] // Everything that a response may change.
     pub(super) fn handle_response(
         &mut self,
         now: Instant,
         packet: &Packet<'_>,
+        packets: u32,
         info: &opcode::OpcodeInfo,
         config: &Config,
         memory: &mut impl Memory,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
-        let sequence = self.unacknowledged.near(packet.bth.psn);
+        let mut sequence = self.unacknowledged.near(packet.bth.psn);
+        let rest;
+        let (mut packet, mut packets) = (packet, packets);
+        if sequence < self.unacknowledged && sequence.plus(packets) > self.unacknowledged {
+            // The first packets of the run arrived before.
+            let before = self.unacknowledged.since(sequence);
+            rest = without(packet, before, config);
+            (packet, packets, sequence) = (&rest, packets - before, self.unacknowledged);
+        }
         // A response to a packet that was never sent, or long completed, is a ghost and is ignored (IBA 9.7.5.1).
-        if sequence >= self.newest {
+        if sequence.plus(packets - 1) >= self.newest {
             return Ok(());
         }
         // It may open the window or bring credits.
@@ -58,7 +70,8 @@ impl Requester {
             }
             _ if sequence < self.unacknowledged => Ok(()),
             opcode::Operation::ReadResponse => {
-                self.read_response(now, sequence, packet, info, config, memory, done)
+                let run = sequence..sequence.plus(packets);
+                self.read_response(now, run, packet, info, config, memory, done)
             }
             opcode::Operation::AtomicAcknowledge => {
                 let Some(original) = packet.extensions.atomic_ack else { return Ok(()) };
@@ -100,13 +113,14 @@ impl Requester {
     fn read_response(
         &mut self,
         now: Instant,
-        sequence: Sequence,
+        run: Range<Sequence>,
         packet: &Packet<'_>,
         info: &opcode::OpcodeInfo,
         config: &Config,
         memory: &mut impl Memory,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
+        let sequence = run.start;
         let start = self
             .queue
             .iter()
@@ -122,12 +136,15 @@ impl Requester {
         let Some(queued) = self.queue.front() else { return Ok(()) };
         let index = sequence.since(queued.start);
         let length = queued.request.data.len();
-        let last = index + 1 == queued.packets;
-        let ends = index + 1 == self.chunk_end(queued, index);
+        let end = run.end.since(queued.start);
+        let last = end == queued.packets;
+        let chunk_end = self.chunk_end(queued, index);
+        let ends = end == chunk_end;
         let (expected, sg_list) = match (&queued.request.operation, &queued.request.data) {
             (Operation::Read { .. }, Data::SgList(sg_list)) => {
                 let offset = u64::from(index) * u64::from(config.mtu);
-                ((length - offset).min(u64::from(config.mtu)), Some((sg_list, offset)))
+                let most = u64::from(end - index) * u64::from(config.mtu);
+                ((length - offset).min(most), Some((sg_list, offset)))
             }
             // FLUSH and ATOMIC WRITE have an empty READ response (IBA A19).
             (Operation::Flush { .. } | Operation::AtomicWrite { .. }, _) => (0, None),
@@ -135,7 +152,8 @@ impl Requester {
         };
         // The response's length and its position (LAST or ONLY) must match the request (from rdma_rxe's behaviour). A
         // READ that was restarted in the middle gets FIRST in place of MIDDLE, so FIRST is not checked.
-        if packet.payload_len as u64 != expected || info.position.ends() != ends {
+        if packet.payload_len as u64 != expected || info.position.ends() != ends || end > chunk_end
+        {
             return self.fail(Status::BadResponse, done);
         }
         let placed = sg_list.map_or(Ok(()), |(sg_list, offset)| {
@@ -152,7 +170,7 @@ impl Requester {
         if last {
             self.finish_front(now, config, done);
         } else {
-            self.advance(now, sequence.plus(1), config);
+            self.advance(now, run.end, config);
         }
         Ok(())
     }
@@ -392,7 +410,7 @@ impl Requester {
             queued.state = RequestState::Failed(Status::LocalProtection);
             let start = queued.start;
             // This packet and all behind it are not sent. If it was sent before, the peer may still acknowledge it.
-            if self.is_new && self.newest == sequence.plus(1) {
+            if self.is_new && self.newest == sequence.plus(self.run) {
                 self.newest = sequence;
             }
             (self.next, self.next_index) = (sequence, index);

@@ -11,7 +11,7 @@ use ferroce_wire::transport::Bth;
 
 use super::requester::{Requester, Sending};
 use super::responder::{Refused, Responder};
-use crate::budget::{Budget, InFlight, Pending};
+use crate::budget::{Budget, InFlight, Pending, Progress};
 use crate::congestion::{Congestion, NotificationPacer, RateControl, cost};
 use crate::counters::Counters;
 use crate::memory::{AccessFlags, Accessor, Memory, PdId};
@@ -224,6 +224,20 @@ impl QueuePair {
         receives: Option<&mut ReceiveQueue>,
         memory: &mut impl Memory,
     ) {
+        self.handle_run(now, packet, 1, marked, receives, memory);
+    }
+
+    /// Handles `packets` MIDDLE packets of one message as one: `packet` is the first of them, with the payload of all.
+    /// Equivalent to [`QueuePair::handle_packet`] for each, of which only the last may request an ACK.
+    pub fn handle_run(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        packets: u32,
+        marked: bool,
+        receives: Option<&mut ReceiveQueue>,
+        memory: &mut impl Memory,
+    ) {
         let Some(info) = packet.bth.opcode.info() else { return };
         // P_Key and destination were checked when the QP was looked up (IBA 9.6.1.1).
         if self.fault.is_some() {
@@ -248,7 +262,7 @@ impl QueuePair {
         let failed = if info.request {
             let done = &mut self.receive_done;
             self.responder
-                .handle_request(packet, info, &self.config, receives, memory, done)
+                .handle_request(packet, packets, info, &self.config, receives, memory, done)
                 .err()
                 .map(|Refused { code, reported }| {
                     self.refusal = Some(code).filter(|_| !reported);
@@ -257,7 +271,7 @@ impl QueuePair {
         } else {
             let done = &mut self.send_done;
             self.requester
-                .handle_response(now, packet, info, &self.config, memory, done)
+                .handle_response(now, packet, packets, info, &self.config, memory, done)
                 .and_then(|()| self.requester.complete_failed(done))
                 .is_err()
                 .then_some(Fault::Requester)
@@ -287,6 +301,12 @@ impl QueuePair {
     /// for the ACK timer.
     pub fn set_lossless(&mut self, lossless: bool) {
         self.requester.lossless = lossless;
+    }
+
+    /// Sets how many MIDDLE packets [`QueuePair::poll_transmit`] may return as one, for [`QueuePair::handle_run`] of the
+    /// peer. XRC ignores it.
+    pub fn set_max_run(&mut self, packets: u32) {
+        self.requester.max_run = packets.max(1);
     }
 
     /// The peer has not received yet what was sent last, and nothing is lost on the way: the ACK timer starts again.
@@ -355,8 +375,9 @@ impl QueuePair {
             return Some(self.notification());
         }
         let acks_follow = self.acks_follow();
+        let max_run = self.max_response_run();
         if self.responder.wants_to_send() && !acks_follow && !self.pace_response(now) {
-            return self.responder.poll_transmit(&self.config);
+            return self.responder.poll_transmit(&self.config, max_run);
         }
         if self.fault.is_some() {
             return None;
@@ -371,7 +392,12 @@ impl QueuePair {
         if !acks_follow {
             return None;
         }
-        self.responder.poll_transmit(&self.config)
+        self.responder.poll_transmit(&self.config, max_run)
+    }
+
+    /// XRC packets have a header of their own in each packet.
+    fn max_response_run(&self) -> u32 {
+        if self.config.role == Role::Both { self.requester.max_run } else { 1 }
     }
 
     /// Whether positive ACKs are sent behind the request that is ready. An ACK is shorter than the request, so the two
@@ -394,6 +420,18 @@ impl QueuePair {
     /// Bytes in flight: zero after going back to a lost packet, until packets are retransmitted.
     pub fn in_flight(&self) -> InFlight {
         self.requester.in_flight
+    }
+
+    /// How far it is.
+    pub(crate) fn progress(&self) -> Progress {
+        let requester = &self.requester;
+        Progress {
+            send_queue: requester.queue.len(),
+            packets_in_flight: requester.next.since(requester.unacknowledged),
+            bytes_in_flight: requester.in_flight.peer + requester.in_flight.own,
+            send_psn: requester.next.psn(),
+            receive_psn: self.responder.expected_psn(),
+        }
     }
 
     /// The same, from the queue.

@@ -111,6 +111,9 @@ pub(super) struct Requester {
     pub(super) newest: Sequence,
     /// The packet returned last had never been sent before.
     pub(super) is_new: bool,
+    /// The packets of the run returned last, and the maximum.
+    pub(super) run: u32,
+    pub(super) max_run: u32,
     /// Position after the newest posted request.
     pub(super) tail: Sequence,
     /// Queue index of the request that `next` belongs to.
@@ -164,6 +167,8 @@ impl Requester {
             next: start,
             newest: start,
             is_new: false,
+            run: 1,
+            max_run: 1,
             tail: start,
             next_index: 0,
             outstanding: VecDeque::new(),
@@ -273,8 +278,10 @@ impl Requester {
         config: &Config,
     ) -> Option<Transmit<'_>> {
         self.is_new = false;
+        self.run = 1;
         if let Some(sequence) = self.next_probe() {
             self.ack_requested = self.ack_requested.max(sequence.plus(1));
+            self.counters.retrans_pkts += 1;
             return self.packet_in_flight(sequence, config);
         }
         // Until a packet is found.
@@ -293,8 +300,17 @@ impl Requester {
         if (index == 0 || wants_response) && !self.may_start(queued, config) {
             return None;
         }
-        let end = if wants_response { self.chunk_end(queued, index) } else { index + 1 };
-        let sent = queued.cost(index, end, config.mtu);
+        let mut end = if wants_response {
+            self.chunk_end(queued, index)
+        } else {
+            self.run_end(queued, index, config)
+        };
+        let mut sent = queued.cost(index, end, config.mtu);
+        let is_run = !wants_response && end > index + 1;
+        if is_run && (self.rate.may_send(now, sent.peer).is_err() || !budget.fits(sent)) {
+            end = index + 1;
+            sent = queued.cost(index, end, config.mtu);
+        }
         let bytes = sent.peer + sent.own;
         match self.rate.may_send(now, bytes) {
             Ok(()) => {}
@@ -312,6 +328,7 @@ impl Requester {
             // The budget became smaller before an ACK was requested: the newest packet is sent again to request it.
             if core::mem::take(&mut self.since_ack_request) > 0 {
                 self.ack_requested = self.next;
+                self.counters.retrans_pkts += 1;
                 return self.packet_in_flight(self.next.before(), config);
             }
             return None;
@@ -321,9 +338,13 @@ impl Requester {
         self.in_flight.add(sent);
         self.rate.on_sent(now, bytes);
         let last = end == queued.packets;
-        let (psn, answered_by) = (self.next.psn(), self.next.plus(1));
+        if !wants_response {
+            self.run = end - index;
+        }
+        let (psn, answered_by) = (self.next.psn(), self.next.plus(self.run));
         self.next = queued.start.plus(end);
         self.is_new = self.next > self.newest;
+        self.counters.retrans_pkts += if self.is_new { 0 } else { self.run.into() };
         self.newest = self.newest.max(self.next);
         if wants_response {
             self.outstanding.push_back(self.next);
@@ -332,7 +353,7 @@ impl Requester {
         // same holds for the budget.
         let available = self.rate.window().saturating_sub(self.rate.in_flight()).min(budget.peer);
         let edge = available < cost(usize::from(config.mtu), 1);
-        self.since_ack_request += 1;
+        self.since_ack_request += self.run;
         let ack_request =
             last || edge || wants_response || self.since_ack_request >= ACK_REQUEST_INTERVAL;
         if ack_request {
@@ -347,6 +368,20 @@ impl Requester {
         }
         let queued = &self.queue[self.next_index - usize::from(last)];
         Some(packet(queued, index..end, psn, ack_request, config))
+    }
+
+    /// End of the run of MIDDLE packets that starts with packet `index`; a packet in another position is a run of its own.
+    fn run_end(&self, queued: &QueuedRequest, index: u32, config: &Config) -> u32 {
+        let last = queued.packets - 1;
+        if index == 0 || index >= last || config.role != Role::Both {
+            return index + 1;
+        }
+        // New packets and those sent before are not mixed: if the memory of new ones cannot be read, they were never sent.
+        let resent = match self.newest.since(self.next) {
+            0 => u32::MAX,
+            resent => resent,
+        };
+        index + self.max_run.min(last - index).min(resent).max(1)
     }
 
     /// End of the READ chunk that contains packet `index`. Chunks start at multiples of their size, so that a late

@@ -223,8 +223,12 @@ impl Responses {
         }
     }
 
-    /// The next packet.
-    pub(super) fn poll_transmit(&mut self, config: &Config) -> Option<Transmit<'static>> {
+    /// The next packet, or a run of up to `max_run` MIDDLE packets with the payload of all.
+    pub(super) fn poll_transmit(
+        &mut self,
+        config: &Config,
+        max_run: u32,
+    ) -> Option<Transmit<'static>> {
         let Response { sequence, msn, kind } = self.queue.front_mut()?;
         let aeth = |syndrome| Some(Aeth { syndrome, msn: Msn(*msn & 0xff_ffff) });
         let mut extensions = ExtensionHeaders::default();
@@ -246,8 +250,10 @@ impl Responses {
                 by = *reader;
                 let mtu = u32::from(config.mtu);
                 position = sequence.plus(*sent / mtu);
-                let length = (range.length - *sent).min(mtu);
                 let first = *sent == 0;
+                let middle = packets(range.length - *sent, config.mtu) - 1;
+                let run = if first { 1 } else { max_run.min(middle).max(1) };
+                let length = (range.length - *sent).min(run * mtu);
                 if length > 0 {
                     let range = RemoteRange {
                         address: VirtualAddress(range.address.0.wrapping_add(u64::from(*sent))),

@@ -10,7 +10,8 @@ use super::requester::QueuedRequest;
 use crate::transmit::{Payload, Transmit, pad};
 use crate::work::{Operation, RemoteAddress};
 
-/// One packet of a request: of its message, or the READ request for these packets of the response.
+/// One packet of a request: of its message, or the READ request for these packets of the response. A run of MIDDLE packets
+/// is one with the payload of all.
 pub(super) fn packet<'a>(
     queued: &'a QueuedRequest,
     part: core::ops::Range<u32>,
@@ -36,7 +37,8 @@ pub(super) fn packet<'a>(
     };
     let mut extensions = ExtensionHeaders::default();
     let mut payload = Payload::None;
-    let body = || Payload::of(&request.data, offset, (length - offset).min(mtu) as u32);
+    let run = u64::from(part.end - part.start) * mtu;
+    let body = || Payload::of(&request.data, offset, (length - offset).min(run) as u32);
     let opcode = match request.operation {
         Operation::Send { immediate, invalidate } => {
             payload = body();

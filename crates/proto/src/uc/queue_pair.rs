@@ -7,6 +7,7 @@ use ferroce_wire::packet::Packet;
 use super::drops::Drops;
 use super::requester;
 use super::responder::Responder;
+use crate::budget::Progress;
 use crate::memory::{AccessFlags, Accessor, Memory, PdId};
 use crate::qp::Fault;
 use crate::receive::ReceiveQueue;
@@ -107,6 +108,16 @@ impl QueuePair {
     /// Number of unfinished send requests.
     pub fn send_queue_len(&self) -> usize {
         self.queues.send.len()
+    }
+
+    /// How far it is.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress {
+            send_queue: self.queues.send.len(),
+            send_psn: self.queues.send.next_psn(),
+            receive_psn: self.responder.expected_psn(),
+            ..Progress::default()
+        }
     }
 
     /// Handles a packet from the peer with a valid ICRC. Receive requests come from `receives`, the QP's own RQ or an

@@ -59,6 +59,11 @@ pub(super) struct Responder {
 }
 
 impl Responder {
+    /// The PSN expected next.
+    pub(super) fn expected_psn(&self) -> Psn {
+        self.expected
+    }
+
     pub(super) fn new(config: &Config) -> Self {
         Self {
             expected: config.receive_psn,

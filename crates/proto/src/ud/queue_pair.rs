@@ -8,6 +8,7 @@ use super::groups::AttachError;
 use super::request::{AddressHandle, SendRequest, UdTransmit};
 use super::requester;
 use super::responder::{Drops, Envelope, Responder};
+use crate::budget::Progress;
 use crate::memory::{Memory, PdId};
 use crate::qp::Fault;
 use crate::receive::ReceiveQueue;
@@ -122,6 +123,15 @@ impl<R: Copy> QueuePair<R> {
     /// Number of unfinished send requests.
     pub fn send_queue_len(&self) -> usize {
         self.queues.send.len()
+    }
+
+    /// How far it is.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress {
+            send_queue: self.queues.send.len(),
+            send_psn: self.queues.send.next_psn(),
+            ..Progress::default()
+        }
     }
 
     /// Handles a packet with valid ICRC and P_Key, and the IP header it came with. Receive requests come from

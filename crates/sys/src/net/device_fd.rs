@@ -5,6 +5,8 @@
 //! handler replaces all of them in the child by one unconnected socket. They are replaced, not closed: objects that the
 //! child inherited still refer to the numbers, which must not become other files.
 //!
+//! Memory that is published for other processes to read ([`crate::PublishedMemory`]) becomes private memory in the child.
+//!
 //! Only fork(3) runs these handlers. Children of posix_spawn(3) and vfork(2) call exec immediately, which closes the
 //! sockets; a raw clone(2) without exec keeps them.
 //!
@@ -19,6 +21,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use libc::c_int;
 use rustix::io::{DupFlags, dup3};
+use rustix::mm::{MapFlags, ProtFlags};
 use rustix::net::{AddressFamily, Protocol, SocketType};
 
 use crate::syscall::socket;
@@ -40,6 +43,11 @@ const MAX_FDS: usize = 1 << 20;
 static REGISTERED: [AtomicU64; MAX_FDS / 64] = [const { AtomicU64::new(0) }; MAX_FDS / 64];
 /// No word from this index on has a bit set.
 static END: AtomicUsize = AtomicUsize::new(0);
+
+/// The address and length of each mapping that a child gets private memory for; an address of 0 is a free entry. A
+/// process has one, and those that it inherited.
+static MAPPINGS: [(AtomicUsize, AtomicUsize); 8] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 8];
 
 /// How many processes there are from the first one that opened a device to this one, each forked from the one before.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -89,7 +97,36 @@ extern "C" fn replace_all() {
         }
     }
     drop(dead);
+    for (address, length) in &MAPPINGS {
+        let (address, length) = (address.load(Ordering::Relaxed), length.load(Ordering::Relaxed));
+        if address != 0 {
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
+            let address = std::ptr::with_exposed_provenance_mut(address);
+            // SAFETY: replaces a registered mapping of atomics, for which zero is valid. If it fails, the mapping stays.
+            let _ = unsafe { rustix::mm::mmap_anonymous(address, length, protection, flags) };
+        }
+    }
     FORKS.fetch_add(1, Ordering::Relaxed);
+    unlock();
+}
+
+/// Registers a mapping that a forked child gets private, zeroed memory for. Without a free entry, the child shares it.
+pub(crate) fn add_mapping(address: usize, length: usize) {
+    lock();
+    if let Some(entry) = MAPPINGS.iter().find(|entry| entry.0.load(Ordering::Relaxed) == 0) {
+        entry.1.store(length, Ordering::Relaxed);
+        entry.0.store(address, Ordering::Relaxed);
+    }
+    unlock();
+}
+
+/// Reverses [`add_mapping`].
+pub(crate) fn remove_mapping(address: usize) {
+    lock();
+    for entry in MAPPINGS.iter().filter(|entry| entry.0.load(Ordering::Relaxed) == address) {
+        entry.0.store(0, Ordering::Relaxed);
+    }
     unlock();
 }
 

@@ -37,8 +37,8 @@ use crate::ring::{Consumer, Producer, RingFile};
 /// The maximum number of rings that other processes have offered; an address has 255 slots.
 const MAX_INCOMING: usize = 1024;
 
-/// "Ferroce ring", version 1: the first message on a connection.
-const OFFER: &[u8] = b"Fr\0\x01";
+/// "Ferroce ring", version 2, with runs: the first message on a connection.
+const OFFER: &[u8] = b"Fr\0\x02";
 
 /// A message that wakes the other side.
 const BELL: &[u8] = b"!";
@@ -195,12 +195,7 @@ impl Hub {
         }
         let file = RingFile::create(size).ok()?;
         let producer = Producer::new(&file).ok()?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let files = [file.as_fd()];
-        control.push(SendAncillaryMessage::ScmRights(&files));
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        sendmsg(&socket, &[IoSlice::new(OFFER)], &mut control, flags).ok()?;
+        send_offer(&socket, OFFER, &file).ok()?;
         let connection = Arc::new(socket);
         let role = Role::Outgoing(Arc::clone(&connection));
         let id = self.add(&mut self.lock(), libc::EPOLLRDHUP, role)?;
@@ -242,7 +237,7 @@ impl Hub {
             }
             Some(Role::Accepted(connection)) => {
                 let connection = Arc::clone(connection);
-                let Some(consumer) = take_offer(&connection) else {
+                let Some(consumer) = take_offer(&connection, OFFER) else {
                     return self.forget(entries, id);
                 };
                 let _ = self.epoll.modify(connection.as_raw_fd(), libc::EPOLLRDHUP as u32, id);
@@ -334,8 +329,22 @@ impl AsFd for Hub {
     }
 }
 
-/// Reads the first message of a connection, and maps the ring that it carries.
-fn take_offer(connection: &DeviceFd) -> Option<Consumer> {
+/// Sends the first message of a connection: `offer`, with the memory of a ring.
+pub(super) fn send_offer(
+    connection: &DeviceFd,
+    offer: &[u8],
+    file: &RingFile,
+) -> rustix::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let files = [file.as_fd()];
+    control.push(SendAncillaryMessage::ScmRights(&files));
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(connection, &[IoSlice::new(offer)], &mut control, flags).map(|_| ())
+}
+
+/// Reads the first message of a connection, which must be `offer`, and maps the ring that it carries.
+pub(super) fn take_offer(connection: &DeviceFd, offer: &[u8]) -> Option<Consumer> {
     let mut bytes = [0; 16];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -348,7 +357,7 @@ fn take_offer(connection: &DeviceFd) -> Option<Consumer> {
             files.extend(passed);
         }
     }
-    if bytes.get(..received)? != OFFER || files.len() != 1 {
+    if bytes.get(..received)? != offer || files.len() != 1 {
         return None;
     }
     Consumer::new(&RingFile::check(files.pop()?).ok()?).ok()

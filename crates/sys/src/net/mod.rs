@@ -2,6 +2,7 @@
 
 pub(crate) mod address;
 pub mod batch;
+pub mod capture_link;
 mod control;
 pub(crate) mod device_fd;
 pub mod forward_header;
@@ -14,6 +15,7 @@ pub mod neighbour;
 mod netlink;
 pub(crate) mod netlink_monitor;
 pub(crate) mod options;
+pub mod packet_socket;
 pub(crate) mod process_watch;
 pub(crate) mod receive;
 pub mod route;
@@ -22,6 +24,7 @@ pub(crate) mod slot;
 pub(crate) mod socket;
 mod start_lock;
 pub mod steering;
+pub mod tcp;
 #[cfg(test)]
 mod tests;
 pub(crate) mod udp;

@@ -12,11 +12,15 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, connect, listen};
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketFlags, SocketType, accept_with, connect, listen, recv,
+};
 
 use crate::epoll::{Epoll, EpollEvent};
 use crate::error::Error;
@@ -26,6 +30,9 @@ use crate::net::unix_name::{self, Directory, Role as Name};
 
 /// Maximum number of connections from other processes; an address has 255 slots.
 const MAX_WATCHERS: usize = 1024;
+
+/// A message from a process that starts to collect packets: the receiver looks for it ([`crate::capture_link`]).
+pub(super) const CAPTURE_NOTICE: &[u8] = b"Fc?\x01";
 
 /// A process, identified by an address of its device and its slot, the upper 8 bits of its QPNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,6 +68,8 @@ struct Entries {
 pub struct Processes {
     epoll: Epoll,
     entries: Mutex<Entries>,
+    /// A process has started to collect packets.
+    capture_started: AtomicBool,
 }
 
 impl Processes {
@@ -68,7 +77,7 @@ impl Processes {
     pub fn new() -> Result<Self, Error> {
         let epoll =
             Epoll::new(true).map_err(|error| Error::system("create an epoll set", error))?;
-        Ok(Self { epoll, entries: Mutex::default() })
+        Ok(Self { epoll, entries: Mutex::default(), capture_started: AtomicBool::new(false) })
     }
 
     /// Lets other processes watch this one under a name. Returns false if no socket could be opened: they then notice its
@@ -117,11 +126,18 @@ impl Processes {
                         for watcher in accept_all(fd.as_fd()) {
                             let accepted = entries.entries.len() < 2 * MAX_WATCHERS;
                             if accepted && belongs_to_this_user(watcher.as_fd()) {
-                                self.add(&mut entries, libc::EPOLLRDHUP, watcher, Role::Watcher);
+                                let interest = libc::EPOLLIN | libc::EPOLLRDHUP;
+                                self.add(&mut entries, interest, watcher, Role::Watcher);
                             }
                         }
                     }
-                    Role::Watcher => self.remove(&mut entries, key),
+                    Role::Watcher => match recv(fd, &mut [0; 8], RecvFlags::DONTWAIT) {
+                        Ok((_, length)) if length == CAPTURE_NOTICE.len() => {
+                            self.capture_started.store(true, Ordering::Release);
+                        }
+                        Err(Errno::AGAIN | Errno::INTR) => {}
+                        _ => self.remove(&mut entries, key),
+                    },
                     Role::Watched(name) => {
                         self.remove(&mut entries, key);
                         ended.push(name);
@@ -132,6 +148,12 @@ impl Processes {
                 return ended;
             }
         }
+    }
+
+    /// Whether a process of this user has started to collect packets since the last call. To be asked after
+    /// [`Processes::take_ended`].
+    pub fn take_capture_start(&self) -> bool {
+        self.capture_started.swap(false, Ordering::AcqRel)
     }
 
     fn add(&self, entries: &mut Entries, interest: libc::c_int, fd: DeviceFd, role: Role) -> bool {

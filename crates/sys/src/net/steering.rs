@@ -211,7 +211,11 @@ struct Program {
 
 const _: () = assert!(size_of::<Program>() == size_of::<sock_fprog>());
 
-fn set_program(fd: BorrowedFd<'_>, option: c_int, mut program: Vec<sock_filter>) -> io::Result<()> {
+pub(super) fn set_program(
+    fd: BorrowedFd<'_>,
+    option: c_int,
+    mut program: Vec<sock_filter>,
+) -> io::Result<()> {
     let (len, filter) = (program.len() as u16, program.as_mut_ptr());
     // The kernel copies the program before the call returns.
     set_option(fd, SOL_SOCKET, option, Program { len, padding: [0; PADDING], filter })

@@ -1,6 +1,7 @@
 //! The end of a ring that reads records.
 
 use std::io;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::memory::{RingFile, RingMemory};
@@ -13,6 +14,59 @@ pub struct Consumer {
     /// The end of the records taken, and of those whose space was given back.
     head: AtomicU64,
     released: AtomicU64,
+}
+
+/// A record that was taken by [`Consumer::take_start`].
+#[derive(Clone, Copy, Debug)]
+pub struct Taken<'a> {
+    /// The length of the record.
+    pub length: usize,
+    /// The bytes that were not copied.
+    pub rest: Option<SharedBytes<'a>>,
+}
+
+/// Bytes of a record that are still in the ring. The other process may change them at any time, so there is no reference to
+/// them: they are copied once, to where they belong, and not looked at before.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedBytes<'a> {
+    start: *const u8,
+    length: usize,
+    /// The mapping.
+    ring: PhantomData<&'a Consumer>,
+}
+
+impl SharedBytes<'_> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Where they are: mapped for the lifetime of this, whatever the other process does.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.start
+    }
+
+    /// `length` of them from `start` on; `None` if there are not as many.
+    #[must_use]
+    pub fn part(&self, start: usize, length: usize) -> Option<Self> {
+        if start.checked_add(length)? > self.length {
+            return None;
+        }
+        // SAFETY: inside these bytes.
+        Some(Self { start: unsafe { self.start.add(start) }, length, ring: PhantomData })
+    }
+
+    /// Copies them to the start of `out`, as far as they fit.
+    pub fn copy_to(&self, out: &mut [u8]) {
+        let length = self.length.min(out.len());
+        // SAFETY: both are as long. Nothing else of this process writes there.
+        unsafe { std::ptr::copy_nonoverlapping(self.start, out.as_mut_ptr(), length) };
+    }
 }
 
 impl Consumer {
@@ -31,6 +85,49 @@ impl Consumer {
     /// Copies the next record to the start of `out` and returns its length; `None` if there is none. A record that does
     /// not fit is [`Broken`].
     pub fn take(&self, out: &mut [u8]) -> Result<Option<usize>, Broken> {
+        let Some((head, length)) = self.next()? else { return Ok(None) };
+        let Some(out) = out.get_mut(..length) else { return Err(Broken) };
+        self.copy(head, out);
+        self.head.store(head + record_length(length) as u64, Ordering::Relaxed);
+        Ok(Some(length))
+    }
+
+    /// As [`Consumer::take`], but of a record longer than `limit` only the first bytes are copied, `start` of them. The rest
+    /// stays where it is until its space is given back.
+    pub fn take_start(
+        &self,
+        out: &mut [u8],
+        limit: usize,
+        start: usize,
+    ) -> Result<Option<Taken<'_>>, Broken> {
+        let Some((head, length)) = self.next()? else { return Ok(None) };
+        let start = if length > limit { start.min(length) } else { length };
+        if length > out.len() {
+            return Err(Broken);
+        }
+        let copied = &mut out[..start];
+        self.copy(head, copied);
+        self.head.store(head + record_length(length) as u64, Ordering::Relaxed);
+        let rest = (length > start).then(|| SharedBytes {
+            // SAFETY: inside the mapping: the record is shorter than the ring, and a whole ring is mapped behind its start.
+            start: unsafe { self.memory.at(head).add(HEADER + start) },
+            length: length - start,
+            ring: PhantomData,
+        });
+        Ok(Some(Taken { length, rest }))
+    }
+
+    /// Copies the start of the next record to `out`, as far as it fits, and returns the record's length; `None` if there
+    /// is none. The record stays in the ring, and what it contains may change until it is taken.
+    pub fn peek(&self, out: &mut [u8]) -> Result<Option<usize>, Broken> {
+        let Some((head, length)) = self.next()? else { return Ok(None) };
+        let shown = length.min(out.len());
+        self.copy(head, &mut out[..shown]);
+        Ok(Some(length))
+    }
+
+    /// The position of the next record, and its length.
+    fn next(&self) -> Result<Option<(u64, usize)>, Broken> {
         let Some(control) = self.memory.control() else { return Ok(None) };
         let head = self.head.load(Ordering::Relaxed);
         let tail = control.tail();
@@ -41,16 +138,32 @@ impl Consumer {
         if unread > self.memory.size() as u64 || unread % ALIGNMENT as u64 != 0 {
             return Err(Broken);
         }
-        let start = self.memory.at(head);
         // SAFETY: inside the mapping. The length is read once: the other process may change it at any time.
-        let length = unsafe { start.cast::<u32>().read_volatile() } as usize;
-        if length > out.len() || record_length(length) as u64 > unread {
+        let length = unsafe { self.memory.at(head).cast::<u32>().read_volatile() } as usize;
+        if record_length(length) as u64 > unread {
             return Err(Broken);
         }
+        Ok(Some((head, length)))
+    }
+
+    /// Copies the first bytes of the record at a position, which [`Consumer::next`] has checked to be as long.
+    fn copy(&self, head: u64, out: &mut [u8]) {
         // SAFETY: the record is shorter than the ring, and a whole ring is mapped behind its start.
-        unsafe { std::ptr::copy_nonoverlapping(start.add(HEADER), out.as_mut_ptr(), length) };
-        self.head.store(head + record_length(length) as u64, Ordering::Relaxed);
-        Ok(Some(length))
+        unsafe {
+            let start = self.memory.at(head).add(HEADER);
+            std::ptr::copy_nonoverlapping(start, out.as_mut_ptr(), out.len());
+        }
+    }
+
+    /// Whether the producer prepares no record. If it does not, and the ring is empty after this call, then records that
+    /// appear later have a later time than the caller's clock had before this call ([`super::Producer::begin`]).
+    pub fn is_idle(&self) -> bool {
+        self.memory.control().is_none_or(super::Control::is_idle)
+    }
+
+    /// How many records the producer has dropped for lack of space.
+    pub fn dropped(&self) -> u64 {
+        self.memory.control().map_or(0, super::Control::dropped)
     }
 
     /// Gives the space of the records taken back to the producer. Returns whether it has to be woken.

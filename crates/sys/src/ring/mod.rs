@@ -17,7 +17,7 @@ mod control;
 mod memory;
 mod producer;
 
-pub use consumer::Consumer;
+pub use consumer::{Consumer, SharedBytes, Taken};
 pub use memory::RingFile;
 pub use producer::Producer;
 

@@ -96,4 +96,26 @@ impl Producer {
     pub fn awaits_room(&self) -> bool {
         self.memory.control().is_some_and(super::Control::awaits_space)
     }
+
+    /// Announces a record before its time is taken from the clock: see [`super::Consumer::is_idle`]. Ended by
+    /// [`Producer::end`].
+    pub fn begin(&self) {
+        if let Some(control) = self.memory.control() {
+            control.begin();
+        }
+    }
+
+    /// Ends what [`Producer::begin`] announced, after the record was published or dropped.
+    pub fn end(&self) {
+        if let Some(control) = self.memory.control() {
+            control.end();
+        }
+    }
+
+    /// Counts a record that was dropped for lack of space, where the consumer sees it.
+    pub fn count_dropped(&self) {
+        if let Some(control) = self.memory.control() {
+            control.count_dropped();
+        }
+    }
 }

@@ -56,6 +56,27 @@ fn a_record_is_visible_when_it_is_published() {
 }
 
 #[test]
+fn a_record_can_be_looked_at_before_it_is_taken() {
+    let (mut producer, consumer) = ring(4096);
+    let mut start = [0; 2];
+    assert_eq!(consumer.peek(&mut start), Ok(None));
+    assert!(consumer.is_idle());
+    producer.begin();
+    assert!(!consumer.is_idle());
+    assert!(write(&mut producer, b"abc"));
+    producer.end();
+    assert!(consumer.is_idle());
+    for _ in 0..2 {
+        assert_eq!(consumer.peek(&mut start), Ok(Some(3)));
+        assert_eq!(&start, b"ab");
+    }
+    assert_eq!(consumer.peek(&mut [0; 9]), Ok(Some(3)));
+    assert_eq!(read(&consumer).unwrap(), b"abc");
+    producer.count_dropped();
+    assert_eq!(consumer.dropped(), 1);
+}
+
+#[test]
 fn each_side_wakes_the_other_once() {
     let (mut producer, consumer) = ring(4096);
     assert!(consumer.sleep());
@@ -131,4 +152,30 @@ fn files_that_could_shrink_are_refused() {
         assert!(file(length, all | SealFlags::SEAL).is_err(), "{length}");
     }
     assert!(RingFile::check(std::fs::File::open("/dev/null").unwrap().into()).is_err());
+}
+
+#[test]
+fn the_rest_of_a_long_record_stays_in_the_ring() {
+    let (mut producer, consumer) = ring(8192);
+    // Also across the end of the ring.
+    for round in 0..20u8 {
+        let long: Vec<u8> = (0..3000u32).map(|index| (index as u8).wrapping_mul(round)).collect();
+        assert!(write(&mut producer, b"short") && write(&mut producer, &long));
+        let mut out = vec![0xaa; 4096];
+        let taken = consumer.take_start(&mut out, 1000, 10).unwrap().unwrap();
+        assert_eq!((taken.length, taken.rest.is_none(), &out[..5]), (5, true, &b"short"[..]));
+        let taken = consumer.take_start(&mut out, 1000, 10).unwrap().unwrap();
+        let rest = taken.rest.unwrap();
+        assert_eq!((taken.length, rest.len(), &out[..10]), (3000, 2990, &long[..10]));
+        assert!(out[10..].iter().all(|byte| *byte == 0xaa || *byte == b'r' || *byte == b't'));
+        rest.copy_to(&mut out[10..3000]);
+        assert_eq!(out[..3000], long);
+        let mut part = [0; 100];
+        rest.part(2890, 100).unwrap().copy_to(&mut part);
+        assert_eq!(part, long[2900..]);
+        assert!(rest.part(2890, 101).is_none() && rest.part(usize::MAX, 2).is_none());
+        let _ = consumer.release();
+    }
+    assert!(write(&mut producer, &[1; 3000]));
+    assert!(consumer.take_start(&mut [0; 2999], 1000, 10).is_err(), "it would not fit");
 }

@@ -51,6 +51,8 @@ kinds! {
     CaptureGap = "capture_gap", Warning;
     /// Response packets that did not reach the capture point.
     MissingResponse = "missing_response", Warning;
+    /// A packet that the capture contains and its receiver misses: lost after the capture point, or reordered there.
+    LostAfterCapture = "lost_after_capture", Warning;
     /// A packet that arrived after packets sent later.
     Reordered = "reordered", Warning;
     /// A packet seen twice although it was sent once.
@@ -59,6 +61,8 @@ kinds! {
     Retransmission = "retransmission", Warning;
     /// A request retransmitted because no response arrived before the timeout.
     Timeout = "timeout", Warning;
+    /// A packet sent again after a short wait, to ask for an acknowledgement that is late or lost.
+    Probe = "probe", Info;
     /// A response repeated because its request was repeated.
     RepeatedResponse = "repeated_response", Info;
     /// A repeated acknowledgement.

@@ -68,7 +68,7 @@ impl Assembly {
         }
 
         message.packets += 1 + u64::from(request.responses);
-        message.retransmitted += u64::from(request.sends - 1);
+        message.retransmitted += u64::from(request.sends - 1 + request.probes);
         message.size += match info.operation {
             Operation::CompareSwap | Operation::FetchAdd => 8,
             _ => u64::from(request.payload) + request.response_bytes,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::ControlFlow;
 
 use ferroce_wire::cm::CommId;
 use ferroce_wire::frame::{Frame, IcrcVerdict, Network};
@@ -12,12 +13,15 @@ use ferroce_wire::setup;
 
 use super::anomaly::AnomalyKind;
 use super::cm::{CmTracker, value_with_meaning};
+use super::detail;
 use super::findings::findings;
 use super::flow::{Flow, Flows};
 use super::graph::Grapher;
 use super::hierarchy::Hierarchy;
 use super::latency::Histogram;
+use super::observer::{Observer, PacketEvent};
 use super::options::Options;
+use super::pairs::ConnectedPairs;
 use super::report::{
     Conversation, Details, Endpoint, FileReport, JoinedBy, PacketRow, ProblemReport, SetupEvent,
 };
@@ -25,15 +29,21 @@ use super::sink::{ConversationTally, Sink};
 use super::stamp::{Side, Stamp};
 use super::window::ObservedPacket;
 use crate::dissect;
-use crate::file::Record;
+use crate::file::{Direction, Record};
 use crate::segments::{self, PacketRun};
 
 /// Limit of a packet's time relative to the first packet, about a century: the difference of two such times fits in i64.
 const MAX_TIME_NS: i64 = i64::MAX / 3;
 
-#[derive(Debug)]
+/// A time without packets in which those that arrive may have waited for a busy host.
+const PAUSE_NS: i64 = 150_000;
+
 pub(super) struct Engine<'o> {
     options: &'o Options,
+    /// Receives the selected packets.
+    observer: Option<&'o mut Observer<'o>>,
+    /// Whether the observer asked to stop.
+    pub(super) stopped: bool,
     report: FileReport,
     opcodes: [u64; 256],
     hierarchy: Hierarchy,
@@ -44,25 +54,36 @@ pub(super) struct Engine<'o> {
     cm_connections: Vec<Option<(IpAddr, CommId)>>,
     sink: Sink,
     rows: Vec<(Option<Side>, PacketRow)>,
+    detail: Option<detail::Collector>,
     last_time: i64,
+    /// When the last pause between packets ended.
+    pause_end: Option<i64>,
     /// Scratch space for one packet of a record that holds several.
     buffer: Vec<u8>,
 }
 
 impl<'o> Engine<'o> {
-    pub(super) fn new(path: &str, options: &'o Options) -> Self {
+    pub(super) fn new(
+        path: &str,
+        options: &'o Options,
+        observer: Option<&'o mut Observer<'o>>,
+    ) -> Self {
         Self {
             options,
+            observer,
+            stopped: false,
             report: FileReport { path: path.to_owned(), ..FileReport::default() },
             opcodes: [0; 256],
             hierarchy: Hierarchy::default(),
             grapher: Grapher::new(options.graph_interval_ns),
-            flows: Flows::new(options.max_conversations),
+            flows: Flows::new(options.max_conversations, options.pairs.clone()),
             cm: CmTracker::default(),
             cm_connections: Vec::new(),
             sink: Sink::new(options),
             rows: Vec::new(),
+            detail: options.detail.map(detail::Collector::new),
             last_time: 0,
+            pause_end: None,
             buffer: Vec::new(),
         }
     }
@@ -79,11 +100,8 @@ impl<'o> Engine<'o> {
         let (start, frame) =
             match dissect::read(record.link, record.data, record.original_len as usize) {
                 Ok(Some(read)) => read,
-                Ok(None) => return self.count_unreadable(record, stamp),
-                Err(error) => {
-                    self.problem(Some(record.number), record.data_offset, error.to_string());
-                    return self.count_unreadable(record, stamp);
-                }
+                Ok(None) => return self.unreadable(record, stamp, None),
+                Err(error) => return self.unreadable(record, stamp, Some(error.to_string())),
             };
         let verdict = frame.is_roce().then(|| frame.check_icrc());
         if verdict.is_some_and(|verdict| verdict != IcrcVerdict::Ok) {
@@ -98,6 +116,9 @@ impl<'o> Engine<'o> {
     fn offload_run(&mut self, record: &Record<'_>, run: PacketRun, stamp: Stamp) {
         let mut buffer = std::mem::take(&mut self.buffer);
         for index in 0..run.captured() {
+            if self.stopped {
+                break;
+            }
             let packet = run.packet(record, index, &mut buffer);
             let stamp = Stamp { segment: index + 1, ..stamp };
             let read = dissect::read(packet.link, packet.data, packet.original_len as usize);
@@ -122,15 +143,53 @@ impl<'o> Engine<'o> {
         }
     }
 
-    fn count_unreadable(&mut self, record: &Record<'_>, stamp: Stamp) {
+    /// A record without a frame: an InfiniBand link packet, or an unsupported link layer.
+    fn unreadable(&mut self, record: &Record<'_>, stamp: Stamp, problem: Option<String>) {
+        self.sink.steps += 1;
+        if !self.options.filter.is_empty() {
+            self.report.excluded_packets += 1;
+            return;
+        }
+        if let Some(text) = problem {
+            self.problem(Some(record.number), record.data_offset, text);
+        }
         self.count(record);
         self.grapher.add(stamp.time, false, u64::from(record.original_len));
+        self.sink.notes.clear();
+        self.observe(record, None, None);
     }
 
     fn count(&mut self, packet: &Record<'_>) {
         self.report.packets += 1;
-        self.sink.steps += 1;
         self.report.bytes += u64::from(packet.original_len);
+    }
+
+    fn observe(
+        &mut self,
+        record: &Record<'_>,
+        frame: Option<&Frame<'_>>,
+        icrc: Option<IcrcVerdict>,
+    ) {
+        let Some(observer) = &mut self.observer else { return };
+        let event = PacketEvent { record, frame, icrc, anomalies: &self.sink.notes };
+        if let ControlFlow::Break(()) = observer(&event) {
+            self.stopped = true;
+        }
+    }
+
+    /// Whether the filter selects a frame. The sender's QPN is known if its conversation is.
+    fn selects(&self, frame: &Frame<'_>) -> bool {
+        let filter = &self.options.filter;
+        if filter.is_empty() {
+            return true;
+        }
+        let source = match (&frame.packet, frame.addresses()) {
+            (Some(packet), Some((source, destination))) if !filter.queue_pairs.is_empty() => {
+                self.flows.source_qpn(source, destination, packet)
+            }
+            _ => None,
+        };
+        filter.matches_from(frame, source)
     }
 
     /// Counts one packet: a record, or one of the packets in a record.
@@ -142,16 +201,30 @@ impl<'o> Engine<'o> {
         verdict: Option<IcrcVerdict>,
         stamp: Stamp,
     ) {
-        self.count(record);
+        self.sink.steps += 1;
+        self.sink.notes.clear();
+        // Packets that the filter excludes are still tracked, for the state of their conversation: an acknowledgement
+        // ends a message, whether it is selected or not.
+        self.sink.muted = !self.selects(frame);
+        if self.sink.muted {
+            self.report.excluded_packets += 1;
+        } else {
+            self.count(record);
+            let bytes = u64::from(record.original_len);
+            self.hierarchy.add(record.link, frame, bytes);
+            self.grapher.add(stamp.time, verdict.is_some(), bytes);
+        }
         if let Some(malformed) = frame.problem {
             let at = record.data_offset + (start + malformed.offset) as u64;
             self.problem(Some(record.number), at, malformed.problem.to_string());
         }
-        let bytes = u64::from(record.original_len);
-        self.hierarchy.add(record.link, frame, bytes);
-        self.grapher.add(stamp.time, verdict.is_some(), bytes);
         if let Some(verdict) = verdict {
             self.roce(record, frame, verdict, stamp);
+        } else if let Some(detail) = self.detail.as_mut().filter(|_| !self.sink.muted) {
+            detail.other(frame, u64::from(record.original_len), stamp, &self.flows);
+        }
+        if !std::mem::take(&mut self.sink.muted) {
+            self.observe(record, Some(frame), verdict);
         }
     }
 
@@ -165,12 +238,18 @@ impl<'o> Engine<'o> {
             }
             None => self.last_time,
         };
+        if time - self.last_time >= PAUSE_NS {
+            self.pause_end = Some(time);
+        }
         self.last_time = time;
         self.report.duration_ns = self.report.duration_ns.max(u64::try_from(time).unwrap_or(0));
         Stamp { frame: record.number, segment: 0, time }
     }
 
     fn problem(&mut self, frame: Option<u64>, offset: u64, text: String) {
+        if self.sink.muted {
+            return;
+        }
         self.report.problems_total += 1;
         if self.report.problems.len() < self.options.max_problems {
             self.report.problems.push(ProblemReport { frame, offset: Some(offset), text });
@@ -183,8 +262,17 @@ impl<'o> Engine<'o> {
     }
 
     fn roce(&mut self, record: &Record<'_>, frame: &Frame<'_>, verdict: IcrcVerdict, stamp: Stamp) {
+        let side = match &frame.packet {
+            Some(packet) => self.packet(record, frame, packet, verdict, stamp),
+            None => None,
+        };
+        if self.sink.muted {
+            return;
+        }
+        if let Some(side) = side {
+            self.sink.tally(side.conversation).selected = true;
+        }
         self.report.roce_packets += 1;
-        self.sink.notes.clear();
         let icrc = match verdict {
             IcrcVerdict::Ok => {
                 self.report.icrc.ok += 1;
@@ -199,10 +287,11 @@ impl<'o> Engine<'o> {
                 "unverifiable"
             }
         };
-        let side = match &frame.packet {
-            Some(packet) => self.packet(record, frame, packet, verdict, stamp),
-            None => None,
-        };
+        if let Some(detail) = &mut self.detail {
+            let bytes = u64::from(record.original_len);
+            let kinds: Vec<_> = self.sink.notes.iter().map(|(kind, _)| *kind).collect();
+            detail.roce(side, bytes, stamp, &kinds, &self.flows);
+        }
         if self.options.packet_list && self.rows.len() < self.options.max_packet_rows {
             let row = PacketRow {
                 frame: stamp.frame,
@@ -212,7 +301,7 @@ impl<'o> Engine<'o> {
                 from_a: true,
                 icrc,
                 summary: dissect::summary(frame),
-                notes: std::mem::take(&mut self.sink.notes),
+                notes: self.sink.notes.iter().map(|(_, text)| text.clone()).collect(),
             };
             self.rows.push((side, row));
         }
@@ -227,7 +316,7 @@ impl<'o> Engine<'o> {
         stamp: Stamp,
     ) -> Option<Side> {
         let opcode = packet.bth.opcode;
-        self.opcodes[usize::from(opcode.0)] += 1;
+        self.opcodes[usize::from(opcode.0)] += u64::from(!self.sink.muted);
         let psn = Some(packet.bth.psn.0);
         let transport_at = (record.data.len() - frame.bytes.len() + frame.at.transport) as u64;
         if let IcrcVerdict::Bad { computed, found } = verdict {
@@ -288,7 +377,18 @@ impl<'o> Engine<'o> {
             _ => None,
         };
         let gaps = self.sink.gaps;
-        let observed = ObservedPacket { stamp, packet, info, identification, from_active, gaps };
+        let outbound = record.direction == Some(Direction::Outbound);
+        let since_pause = self.pause_end.map(|end| stamp.time - end);
+        let observed = ObservedPacket {
+            stamp,
+            packet,
+            info,
+            identification,
+            from_active,
+            gaps,
+            outbound,
+            since_pause,
+        };
         let side = self.flows.packet(
             source,
             destination,
@@ -296,6 +396,13 @@ impl<'o> Engine<'o> {
             u64::from(record.original_len),
             &mut self.sink,
         );
+        if let (Some(detail), Some(mut side)) = (&mut self.detail, side) {
+            // A response concerns the opposite side's requester.
+            side.from_a ^= !info.request;
+            if let Some(progress) = self.flows.flows[side.conversation].progress(side.from_a) {
+                detail.progress(side, stamp.time, progress);
+            }
+        }
         if dissect::is_congestion_marked(frame) {
             let text = "congestion experienced on the path".to_owned();
             self.sink.anomaly(AnomalyKind::EcnMarked, stamp, side, psn, text);
@@ -312,7 +419,8 @@ impl<'o> Engine<'o> {
         stamp: Stamp,
     ) -> Option<bool> {
         if packet.bth.destination == Qpn::GENERAL_SERVICES {
-            let listed = self.report.cm.len() < self.options.max_cm;
+            let muted = self.sink.muted;
+            let listed = !muted && self.report.cm.len() < self.options.max_cm;
             let message = self.cm.datagram(packet.payload, source, destination, stamp, listed)?;
             if let Some(handshake) = &message.connected {
                 if !message.event.repeated {
@@ -329,14 +437,14 @@ impl<'o> Engine<'o> {
             if listed {
                 self.report.cm.push(message.event);
                 self.cm_connections.push(message.connection);
-            } else {
+            } else if !muted {
                 self.report.cm_omitted += 1;
             }
             message.from_active
         } else if packet.bth.destination == setup::QUEUE_PAIR {
             let message = setup::SetupMessage::parse(packet.payload).ok()?;
             let from_active = Some(!is_setup_response(&message));
-            if self.report.setup.len() >= self.options.max_cm {
+            if self.sink.muted || self.report.setup.len() >= self.options.max_cm {
                 return from_active;
             }
             let mut details = Details::default();
@@ -359,17 +467,27 @@ impl<'o> Engine<'o> {
         }
     }
 
+    /// The connected queue pairs, after the last readable record.
+    pub(super) fn connected_pairs(mut self) -> ConnectedPairs {
+        self.flows.finish(false, &mut self.sink);
+        ConnectedPairs::of(&self.flows)
+    }
+
     /// Builds the report after the last readable record. `dropped` is the number of packets lost by the capture.
     pub(super) fn finish(mut self, format: &str, file_bytes: u64, dropped: u64) -> FileReport {
         self.report.format = format.to_owned();
         self.report.file_bytes = file_bytes;
         self.report.dropped = self.report.dropped.saturating_add(dropped);
-        self.flows.finish(&mut self.sink);
+        let filtered = !self.options.filter.is_empty();
+        self.flows.finish(filtered, &mut self.sink);
         let ids = self.conversation_ids();
         let sides = self.flows.by_sides();
         let id = |index: usize| ids[index];
         let wanted = self.options.conversation;
         let keep = |conversation: Option<u32>| wanted.is_none() || conversation == wanted;
+        let tallies = self.sink.tallies;
+        let selected =
+            |index: usize| !filtered || tallies.get(index).is_some_and(|tally| tally.selected);
 
         let mut report = self.report;
         report.conversations_total = ids.last().copied().unwrap_or(0).into();
@@ -380,6 +498,7 @@ impl<'o> Engine<'o> {
         }
         report.hierarchy = self.hierarchy.finish();
         report.graph = self.grapher.finish();
+        report.detail = self.detail.map(|detail| detail.finish(&self.flows, &id));
         for (event, connection) in report.cm.iter_mut().zip(&self.cm_connections) {
             let handshake = connection.and_then(|connection| self.cm.handshake(connection));
             let found = handshake.and_then(|both| sides.get(&(both.active, both.passive)));
@@ -396,7 +515,7 @@ impl<'o> Engine<'o> {
         for (side, mut message) in self.sink.messages {
             let side = self.flows.resolve(side);
             (message.conversation, message.from_a) = (id(side.conversation), side.from_a);
-            if keep(Some(message.conversation)) {
+            if keep(Some(message.conversation)) && selected(side.conversation) {
                 report.messages.push(message);
             }
         }
@@ -409,22 +528,27 @@ impl<'o> Engine<'o> {
         }
         report.anomalies.sort_by_key(|anomaly| (anomaly.frame, anomaly.segment));
         if wanted.is_none() {
-            report.messages_total = self.sink.messages_total;
             report.anomaly_counts = self.sink.anomaly_counts;
+        }
+        if wanted.is_none() && !filtered {
+            report.messages_total = self.sink.messages_total;
         }
 
         let mut latency: BTreeMap<&'static str, Histogram> = BTreeMap::new();
         for (index, flow) in self.flows.flows.iter().enumerate() {
-            if flow.merged_into.is_some() || !keep(Some(id(index))) {
+            if flow.merged_into.is_some() || !keep(Some(id(index))) || !selected(index) {
                 continue;
             }
-            let tally = self.sink.tallies.get(index).cloned().unwrap_or_default();
-            if wanted.is_some() {
+            let tally = tallies.get(index).cloned().unwrap_or_default();
+            if wanted.is_some() || filtered {
                 let operations = tally.operations.values();
-                report.messages_total = operations.map(|operation| operation.stats.messages).sum();
-                let anomalies = tally.anomalies.iter();
+                let messages = operations.map(|operation| operation.stats.messages);
+                report.messages_total += messages.sum::<u64>();
+            }
+            if wanted.is_some() {
+                let anomalies = tally.anomalies.iter().filter(|(_, count)| count.selected > 0);
                 report.anomaly_counts =
-                    anomalies.map(|(kind, count)| (kind.name(), count.count)).collect();
+                    anomalies.map(|(kind, count)| (kind.name(), count.selected)).collect();
             }
             for (name, operations) in &tally.operations {
                 latency.entry(name).or_default().merge(&operations.latency);
@@ -434,6 +558,9 @@ impl<'o> Engine<'o> {
         }
         report.latency =
             latency.iter().filter_map(|(name, all)| Some((*name, all.summary()?))).collect();
+        if let Some(detail) = &mut report.detail {
+            detail.latency = latency.iter().map(|(name, all)| (*name, all.bins())).collect();
+        }
         if self.flows.untracked > 0 {
             report.problems_total += 1;
             report.problems.push(ProblemReport {
@@ -464,6 +591,7 @@ fn conversation(id: u32, flow: &Flow, tally: ConversationTally, dropped: bool) -
     let endpoint =
         |peer: super::flow::Peer| Endpoint { address: peer.address.to_string(), qpn: peer.qpn };
     let findings = findings(&tally, dropped);
+    let lost_requests = tally.lost_requests;
     let operations = tally.operations.into_iter().map(|(name, mut operations)| {
         operations.stats.latency = operations.latency.summary();
         (name, operations.stats)
@@ -491,6 +619,7 @@ fn conversation(id: u32, flow: &Flow, tally: ConversationTally, dropped: bool) -
         operations: operations.collect(),
         anomalies: tally.anomalies.iter().map(|(kind, count)| (kind.name(), count.count)).collect(),
         findings,
+        lost_requests,
     }
 }
 

@@ -45,11 +45,10 @@ pub(super) fn findings(tally: &ConversationTally, dropped: bool) -> Vec<Finding>
         let causes: Vec<_> = (causes.iter().filter(|(count, _)| *count > 0))
             .map(|(count, name)| format!("{count} × {name}"))
             .collect();
-        let text = format!(
-            "{} retransmitted because of {}",
-            count_of(retransmitted, "packet"),
-            causes.join(", ")
-        );
+        let mut text = format!("{} retransmitted", count_of(retransmitted, "packet"));
+        if !causes.is_empty() {
+            text += &format!(" because of {}", causes.join(", "));
+        }
         report(Severity::Warning, text);
     }
 
@@ -85,6 +84,14 @@ pub(super) fn findings(tally: &ConversationTally, dropped: bool) -> Vec<Finding>
         );
         report(Severity::Warning, text);
     }
+    let after = tally.count(Kind::LostAfterCapture);
+    if after > 0 {
+        let text = format!(
+            "packets are lost after the capture point: {} that the capture contains did not arrive",
+            count_of(after, "packet")
+        );
+        report(Severity::Warning, text);
+    }
     let missing = tally.count(Kind::MissingResponse);
     if missing > 0 {
         let text = format!(
@@ -104,6 +111,14 @@ pub(super) fn findings(tally: &ConversationTally, dropped: bool) -> Vec<Finding>
     if lost > 0 {
         let text = format!("packets of unreliable messages are missing: {}", count_of(lost, "gap"));
         report(Severity::Warning, text);
+    }
+    let probes = tally.count(Kind::Probe);
+    if probes > 0 {
+        let text = format!(
+            "acknowledgements are late: {} sent again to ask for them",
+            count_of(probes, "packet")
+        );
+        report(Severity::Info, text);
     }
     let notified = tally.count(Kind::Cnp);
     let marked = tally.count(Kind::EcnMarked);

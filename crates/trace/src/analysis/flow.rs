@@ -6,14 +6,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use ferroce_wire::number::Psn;
+use ferroce_wire::number::{Psn, Qpn};
 use ferroce_wire::opcode::{Operation, Position, Transport};
 use ferroce_wire::packet::{MAX_PAYLOAD, Packet};
 
 use super::anomaly::AnomalyKind;
+use super::pairs::ConnectedPairs;
 use super::report::{JoinedBy, Traffic};
-use super::requester::Requester;
+use super::requester::{Progress, Requester};
 use super::sink::{Reporter, Sink};
 use super::stamp::{Side, Stamp};
 use super::unreliable::UnreliableSender;
@@ -62,7 +64,7 @@ pub(super) struct Flow {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct StreamKey {
+pub(super) struct StreamKey {
     transport: Transport,
     source: IpAddr,
     destination: IpAddr,
@@ -111,12 +113,14 @@ pub(super) struct Flows {
     /// Connected peer and path MTU by queue pair.
     handshakes: HashMap<QueuePair, (QueuePair, Option<u32>)>,
     max_conversations: usize,
+    /// What a first pass over the file found.
+    pairs: Arc<ConnectedPairs>,
     /// Packets of conversations beyond the limit.
     pub(super) untracked: u64,
 }
 
 impl Flows {
-    pub(super) fn new(max_conversations: usize) -> Self {
+    pub(super) fn new(max_conversations: usize, pairs: Arc<ConnectedPairs>) -> Self {
         Self {
             flows: Vec::new(),
             streams: HashMap::new(),
@@ -124,6 +128,7 @@ impl Flows {
             lookup_credit: MAX_LOOKUP_CREDIT,
             handshakes: HashMap::new(),
             max_conversations,
+            pairs,
             untracked: 0,
         }
     }
@@ -195,6 +200,45 @@ impl Flows {
         let transport = packet.bth.opcode.info()?.transport;
         let key = StreamKey::of(source, destination, packet, transport);
         self.streams.get(&key).copied()
+    }
+
+    /// The QPN of the sender, if it is known: from the CM handshake, because the two directions were matched, or from a first
+    /// pass.
+    pub(super) fn source_qpn(
+        &self,
+        source: IpAddr,
+        destination: IpAddr,
+        packet: &Packet<'_>,
+    ) -> Option<Qpn> {
+        let transport = packet.bth.opcode.info()?.transport;
+        let key = StreamKey::of(source, destination, packet, transport);
+        let known = match self.streams.get(&key) {
+            Some(side) => {
+                let flow = &self.flows[side.conversation];
+                match side.from_a {
+                    true => flow.a.qpn.or_else(|| self.pairs.sender(side.conversation, &key)),
+                    false => flow.b.qpn,
+                }
+            }
+            None => match self.handshakes.get(&(destination, key.qpn)) {
+                Some(&((address, qpn), _)) if address == source => Some(qpn),
+                _ => (self.pairs.sender(self.flows.len(), &key))
+                    .or_else(|| self.answers(key, packet).and_then(|flow| flow.b.qpn)),
+            },
+        };
+        known.map(Qpn)
+    }
+
+    /// The one-way conversation that a packet of a new stream responds to, as [`Flows::join_by_response`] will find it.
+    fn answers(&self, key: StreamKey, packet: &Packet<'_>) -> Option<&Flow> {
+        // Every response has an AETH, other than the middle packets of a READ response.
+        packet.extensions.aeth?;
+        let waiting = self.one_way.get(&(key.destination, key.source))?;
+        let mut fitting = (waiting.iter().rev().take(LOOKUPS_PER_PACKET))
+            .map(|&index| &self.flows[index])
+            .filter(|flow| flow.transport == key.transport && flow.expects(packet.bth.psn));
+        let found = fitting.next();
+        found.filter(|_| fitting.next().is_none())
     }
 
     /// Returns the side of a stream, creating a conversation if needed.
@@ -328,6 +372,10 @@ impl Flows {
         kept.directions[1] = direction;
         kept.a.qpn = peer.qpn;
         kept.mtu = kept.mtu.or(mtu);
+        if let Some(mtu) = kept.mtu {
+            // One direction may have learnt it before the other one had a READ.
+            kept.directions.iter_mut().for_each(|direction| direction.requester.learn_mtu(mtu));
+        }
         kept.joined_by = joined_by;
         if last.frame > kept.last.frame {
             kept.last = last;
@@ -378,8 +426,10 @@ impl Flows {
     }
 
     /// Ends unfinished messages at the end of the file, and merges one-way streams that have only one possible match.
-    pub(super) fn finish(&mut self, sink: &mut Sink) {
+    /// If `filtered`, only in conversations that have a selected packet.
+    pub(super) fn finish(&mut self, filtered: bool, sink: &mut Sink) {
         for (index, flow) in self.flows.iter_mut().enumerate() {
+            sink.muted = filtered && !sink.tally(index).selected;
             for (direction, from_a) in flow.directions.iter_mut().zip([true, false]) {
                 let side = Side { conversation: index, from_a };
                 let mut reporter = Reporter { sink, side, at: flow.last };
@@ -387,6 +437,7 @@ impl Flows {
                 direction.unreliable.finish(&mut reporter);
             }
         }
+        sink.muted = false;
         let only_entry = |list: &BTreeSet<usize>| list.first().copied().filter(|_| list.len() == 1);
         let pairs: Vec<_> = (self.one_way.iter())
             .filter_map(|(&(source, destination), list)| {
@@ -412,7 +463,7 @@ impl Flows {
 
 impl Flow {
     /// The stream of a one-way conversation.
-    fn stream(&self) -> StreamKey {
+    pub(super) fn stream(&self) -> StreamKey {
         StreamKey {
             transport: self.transport,
             source: self.a.address,
@@ -420,6 +471,11 @@ impl Flow {
             qpn: self.b.qpn.unwrap_or(0),
             source_qpn: None,
         }
+    }
+
+    /// Returns how far the requester of one direction is.
+    pub(super) fn progress(&self, from_a: bool) -> Option<Progress> {
+        self.directions[usize::from(!from_a)].requester.progress()
     }
 
     fn expects(&self, psn: Psn) -> bool {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::detail::LatencyBin;
 use super::report::Latency;
 
 /// Limit of samples that one histogram keeps individually: up to it, percentiles are exact.
@@ -96,6 +97,17 @@ impl Histogram {
         })
     }
 
+    /// The distribution in bins of an eighth of a power of two. Bins without messages are left out.
+    pub(super) fn bins(&self) -> Vec<LatencyBin> {
+        let mut bins: BTreeMap<u16, u64> = BTreeMap::new();
+        let exact = self.values.iter().map(|&value| (bucket(value), 1));
+        for (bucket, count) in exact.chain(self.buckets.iter().map(|(&at, &count)| (at, count))) {
+            *bins.entry(bucket | (BUCKETS_PER_OCTAVE / 8 - 1) as u16).or_default() += count;
+        }
+        let bins = bins.into_iter();
+        bins.map(|(bucket, count)| LatencyBin { up_to_ns: upper_bound(bucket), count }).collect()
+    }
+
     fn is_exact(&self) -> bool {
         self.buckets.is_empty()
     }
@@ -187,6 +199,18 @@ mod tests {
             [(latency.p50_ns, 3_850_000), (latency.p90_ns, 6_930_000), (latency.p99_ns, 7_623_000)]
         {
             assert!((exact..=exact + exact / 64).contains(&found), "{found} for {exact}");
+        }
+    }
+
+    #[test]
+    fn the_distribution_counts_every_sample() {
+        for count in [10, 100_000_u64] {
+            let bins = histogram((1..=count).map(|value| value * 77)).bins();
+            assert_eq!(bins.iter().map(|bin| bin.count).sum::<u64>(), count);
+            assert!(bins.is_sorted_by_key(|bin| bin.up_to_ns));
+            assert!(bins.last().unwrap().up_to_ns >= count * 77);
+            // Eight bins for each power of two.
+            assert!(bins.len() <= 8 * (count * 77).ilog2() as usize + 64, "{}", bins.len());
         }
     }
 

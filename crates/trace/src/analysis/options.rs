@@ -1,5 +1,11 @@
 //! Options of an analysis.
 
+use std::sync::Arc;
+
+use super::detail::DetailOptions;
+use super::pairs::ConnectedPairs;
+use crate::filter::Filter;
+
 /// Limits of an analysis, and what it keeps.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -7,8 +13,16 @@ pub struct Options {
     pub packet_list: bool,
     /// Keep packet rows, messages and anomalies of this conversation only.
     pub conversation: Option<u32>,
+    /// The packets to report. All packets are tracked, but only the selected ones, their anomalies, and their conversations
+    /// with their messages are in the report; of messages only those of the selected operations.
+    pub filter: Filter,
+    /// What [`super::connected_pairs`] found in the same file. A filter by queue pair then selects the packets that the queue
+    /// pair sent before both directions of its conversation were matched.
+    pub pairs: Arc<ConnectedPairs>,
     /// Interval of the traffic graph in nanoseconds; by default chosen from the file's duration.
     pub graph_interval_ns: Option<u64>,
+    /// Collect the data of [`super::FileReport::detail`].
+    pub detail: Option<DetailOptions>,
     /// Limit of the packet list.
     pub max_packet_rows: usize,
     /// Limit of the message list.
@@ -28,7 +42,10 @@ impl Default for Options {
         Self {
             packet_list: false,
             conversation: None,
+            filter: Filter::default(),
+            pairs: Arc::default(),
             graph_interval_ns: None,
+            detail: None,
             max_packet_rows: 10_000,
             max_messages: 100_000,
             max_anomalies: 100_000,

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 use super::anomaly::{AnomalyKind, Severity};
+use super::detail::Detail;
 
 /// Name and version of the JSON form.
 pub const SCHEMA: &str = "ferroce-analyze/1";
@@ -34,6 +35,9 @@ pub struct FileReport {
     pub frames: u64,
     /// Packets of any kind.
     pub packets: u64,
+    /// Packets that the filter excludes. They count nowhere else.
+    #[serde(skip_serializing_if = "is_zero_packets")]
+    pub excluded_packets: u64,
     /// Packets that the capture lost, according to the file's drop counters.
     pub dropped: u64,
     /// Frames that were captured before segmentation offload split them, or after receive offload joined them.
@@ -81,6 +85,9 @@ pub struct FileReport {
     pub problems: Vec<ProblemReport>,
     /// Number of all problems, including those beyond the list's limit.
     pub problems_total: u64,
+    /// Data for drawings, if [`super::Options::detail`] is set.
+    #[serde(skip)]
+    pub detail: Option<Detail>,
     /// Entries visited by the trackers: a deterministic measure of the work done, at most linear in the packet count.
     #[serde(skip)]
     pub steps: u64,
@@ -190,6 +197,9 @@ pub struct Conversation {
     pub anomalies: BTreeMap<&'static str, u64>,
     /// The diagnosis in sentences, most severe first.
     pub findings: Vec<Finding>,
+    /// Requests whose first transmission is not in the capture.
+    #[serde(skip)]
+    pub lost_requests: u64,
 }
 
 /// Messages of one operation.
@@ -444,6 +454,10 @@ pub struct ProblemReport {
     pub offset: Option<u64>,
     /// What is wrong and how to fix it.
     pub text: String,
+}
+
+fn is_zero_packets(number: &u64) -> bool {
+    *number == 0
 }
 
 fn is_zero(number: &u32) -> bool {

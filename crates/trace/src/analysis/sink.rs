@@ -10,6 +10,7 @@ use super::options::Options;
 use super::report::{Anomaly, CapturedMessage, MessageStatus, OperationStats};
 use super::stamp::{Side, Stamp};
 use super::window::WindowBudget;
+use crate::filter::{Filter, OperationKind};
 
 /// Reports results about one packet of one side to the sink.
 #[derive(Debug)]
@@ -38,12 +39,16 @@ pub(super) struct ConversationTally {
     pub(super) lost_requests: u64,
     /// Sequence error NAKs that merely follow an RNR NAK for the same PSN.
     pub(super) naks_after_rnr: u64,
+    /// Whether the filter selects any of its packets.
+    pub(super) selected: bool,
 }
 
 /// Anomalies of one kind in one conversation.
 #[derive(Clone, Debug)]
 pub(super) struct AnomalyCount {
     pub(super) count: u64,
+    /// Those at packets that the filter selects.
+    pub(super) selected: u64,
     /// The text of the first, which the diagnosis shows.
     pub(super) first: String,
     pub(super) first_frame: u64,
@@ -66,6 +71,7 @@ impl ConversationTally {
             match self.anomalies.get_mut(&kind) {
                 Some(ours) => {
                     ours.count += theirs.count;
+                    ours.selected += theirs.selected;
                     if theirs.first_frame < ours.first_frame {
                         (ours.first, ours.first_frame) = (theirs.first, theirs.first_frame);
                     }
@@ -75,6 +81,7 @@ impl ConversationTally {
                 }
             }
         }
+        self.selected |= other.selected;
         self.lost_requests += other.lost_requests;
         self.naks_after_rnr += other.naks_after_rnr;
         for (name, theirs) in other.operations {
@@ -97,8 +104,12 @@ pub(super) struct Sink {
     pub(super) messages_total: u64,
     /// By conversation.
     pub(super) tallies: Vec<ConversationTally>,
-    /// Anomaly texts of the current packet, for the packet list.
-    pub(super) notes: Vec<String>,
+    /// Anomalies of the current packet, for the packet list and the observer.
+    pub(super) notes: Vec<(AnomalyKind, String)>,
+    /// Whether the filter excludes the current packet: its anomalies count only in the diagnosis of its conversation.
+    pub(super) muted: bool,
+    /// The operations whose messages are kept; `None` for all.
+    operations: Option<Vec<&'static str>>,
     /// Budget of requests held by the windows of all requesters.
     pub(super) window_budget: WindowBudget,
     sample_budget: SampleBudget,
@@ -119,6 +130,8 @@ impl Sink {
             messages_total: 0,
             tallies: Vec::new(),
             notes: Vec::new(),
+            muted: false,
+            operations: message_operations(&options.filter),
             window_budget: WindowBudget::default(),
             sample_budget: SampleBudget::default(),
             gaps: 0,
@@ -136,19 +149,26 @@ impl Sink {
         psn: Option<u32>,
         text: String,
     ) {
-        *self.anomaly_counts.entry(kind.name()).or_default() += 1;
+        let selected = u64::from(!self.muted);
         if let Some(side) = side {
             let tally = self.tally(side.conversation);
             match tally.anomalies.get_mut(&kind) {
-                Some(count) => count.count += 1,
+                Some(count) => {
+                    count.count += 1;
+                    count.selected += selected;
+                }
                 None => {
-                    let count =
-                        AnomalyCount { count: 1, first: text.clone(), first_frame: at.frame };
+                    let (first, first_frame) = (text.clone(), at.frame);
+                    let count = AnomalyCount { count: 1, selected, first, first_frame };
                     tally.anomalies.insert(kind, count);
                 }
             }
         }
-        self.notes.push(text.clone());
+        if self.muted {
+            return;
+        }
+        *self.anomaly_counts.entry(kind.name()).or_default() += 1;
+        self.notes.push((kind, text.clone()));
         if self.anomalies.len() < self.max_anomalies {
             let anomaly = Anomaly {
                 kind,
@@ -165,6 +185,9 @@ impl Sink {
     }
 
     pub(super) fn message(&mut self, side: Side, message: CapturedMessage) {
+        if self.operations.as_ref().is_some_and(|kept| !kept.contains(&message.operation)) {
+            return;
+        }
         self.messages_total += 1;
         let tally = tally_entry(&mut self.tallies, side.conversation);
         let operations = tally.operations.entry(message.operation).or_default();
@@ -183,6 +206,25 @@ impl Sink {
     pub(super) fn tally(&mut self, conversation: usize) -> &mut ConversationTally {
         tally_entry(&mut self.tallies, conversation)
     }
+}
+
+/// The operations of the messages that a filter keeps, by their names in the report; `None` for all.
+fn message_operations(filter: &Filter) -> Option<Vec<&'static str>> {
+    if filter.operations.is_empty() {
+        return None;
+    }
+    let names = filter.operations.iter().flat_map(|kind| -> &[&'static str] {
+        match kind {
+            OperationKind::Send => &["SEND"],
+            OperationKind::Write => &["RDMA_WRITE"],
+            OperationKind::Read => &["RDMA_READ"],
+            OperationKind::Atomic => &["COMPARE_SWAP", "FETCH_ADD"],
+            OperationKind::AtomicWrite => &["ATOMIC_WRITE"],
+            OperationKind::Flush => &["FLUSH"],
+            _ => &[],
+        }
+    });
+    Some(names.copied().collect())
 }
 
 /// Returns the tally of a conversation, creating it if missing.

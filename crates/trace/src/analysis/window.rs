@@ -40,7 +40,7 @@ impl WindowBudget {
 }
 
 /// Sequence number of the first packet seen, with headroom for earlier packets.
-const FIRST_SEQUENCE: u64 = 1 << 32;
+pub(super) const FIRST_SEQUENCE: u64 = 1 << 32;
 
 /// A packet with the context that the trackers need.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +54,11 @@ pub(super) struct ObservedPacket<'a> {
     pub(super) from_active: Option<bool>,
     /// Number of known capture gaps before it.
     pub(super) gaps: u64,
+    /// Whether the capturing host sent it: the path can have duplicated only packets that it received.
+    pub(super) outbound: bool,
+    /// The time since the capturing host was last idle; `None` if it never was. Packets that arrive while a host is busy
+    /// elsewhere wait in its buffers, and the capture shows them closer together than they were sent.
+    pub(super) since_pause: Option<i64>,
 }
 
 /// A PSN and its 64-bit sequence number.
@@ -97,8 +102,12 @@ pub(super) struct TrackedRequest {
     pub(super) first: Stamp,
     /// Last transmission in the capture.
     pub(super) last: Stamp,
-    /// Known number of transmissions.
+    /// Known number of transmissions, without probes.
     pub(super) sends: u32,
+    /// Probes.
+    pub(super) probes: u32,
+    /// When the first response to it was seen.
+    pub(super) answered: Option<i64>,
     /// Whether its first transmission is not in the capture.
     pub(super) first_lost: bool,
     /// IPv4 identification of the last transmission.
@@ -152,6 +161,8 @@ impl TrackedRequest {
             first: observed.stamp,
             last: observed.stamp,
             sends: 1,
+            probes: 0,
+            answered: None,
             first_lost: false,
             identification: observed.identification,
             finished: None,
@@ -167,6 +178,11 @@ impl TrackedRequest {
 
     pub(super) fn end(&self) -> u64 {
         self.sequence + u64::from(self.psn_count)
+    }
+
+    /// Bytes it sends or, for a READ, requests.
+    pub(super) fn bytes(&self) -> u64 {
+        u64::from(self.payload) + u64::from(self.read_length)
     }
 
     pub(super) fn info(&self) -> Option<&'static OpcodeInfo> {

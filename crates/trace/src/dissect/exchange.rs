@@ -19,6 +19,16 @@ fn message(packet: &Packet<'_>) -> Option<Result<SetupMessage, ParseError>> {
     (prefix.magic == Magic::SETUP).then(|| SetupMessage::parse(packet.payload))
 }
 
+/// Whether a packet belongs to the exchange.
+pub(crate) fn is_setup(packet: &Packet<'_>) -> bool {
+    message(packet).is_some()
+}
+
+/// Parses the message in a packet, if it carries a valid one.
+pub(crate) fn setup_message(packet: &Packet<'_>) -> Option<SetupMessage> {
+    message(packet)?.ok()
+}
+
 /// The name of the message that a packet carries, if it carries one.
 pub(super) fn title(packet: &Packet<'_>) -> Option<&'static str> {
     Some(message(packet)?.map_or("set-up message", |message| message.name()))

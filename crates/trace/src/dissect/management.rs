@@ -13,11 +13,12 @@ use super::build::Builder;
 use super::carrier::{bytes, name_or_number};
 
 /// Whether the payload is a management datagram, as received by QP 0 and QP 1 (IBA 13.5.1).
-fn is_management(packet: &Packet<'_>) -> bool {
+pub(crate) fn is_management(packet: &Packet<'_>) -> bool {
     packet.extensions.deth.is_some() && packet.bth.destination.0 <= Qpn::GENERAL_SERVICES.0
 }
 
-fn message(packet: &Packet<'_>) -> Option<CmMessage> {
+/// Parses the CM message in a packet, if it carries one.
+pub(crate) fn cm_message(packet: &Packet<'_>) -> Option<CmMessage> {
     if !is_management(packet) {
         return None;
     }
@@ -26,7 +27,7 @@ fn message(packet: &Packet<'_>) -> Option<CmMessage> {
 
 /// The name of the CM message that a packet carries, or `MAD` for other management datagrams.
 pub(super) fn title(packet: &Packet<'_>) -> Option<&'static str> {
-    match message(packet) {
+    match cm_message(packet) {
         Some(message) => Some(message.name()),
         None if is_management(packet) => Some("MAD"),
         None => None,
@@ -35,7 +36,7 @@ pub(super) fn title(packet: &Packet<'_>) -> Option<&'static str> {
 
 /// One-line summary of the message that a packet carries.
 pub(super) fn summary(packet: &Packet<'_>) -> Option<String> {
-    if let Some(message) = message(packet) {
+    if let Some(message) = cm_message(packet) {
         let mut line = message.name().to_owned();
         // Writing to a string cannot fail.
         let _ = message_details(&mut line, &message);

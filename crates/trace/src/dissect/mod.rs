@@ -17,6 +17,7 @@ mod build;
 mod carrier;
 mod checksum;
 mod exchange;
+mod explain;
 mod management;
 mod summary;
 mod transport;
@@ -28,8 +29,10 @@ mod tests;
 use ferroce_wire::ethernet::EtherType;
 use ferroce_wire::frame::Frame;
 
-pub(crate) use summary::is_congestion_marked;
-pub use summary::{summary, title};
+pub(crate) use exchange::{is_setup, setup_message};
+pub use explain::explain;
+pub(crate) use management::{cm_message, is_management};
+pub use summary::{is_congestion_marked, summary, title};
 pub use tree::{Field, Layer, Problem, Tree, Verdict};
 
 use crate::link::{self, Carried, LinkError, LinkType};

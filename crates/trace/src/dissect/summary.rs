@@ -196,7 +196,7 @@ fn protocol(protocol: &ferroce_wire::ip::IpProtocol) -> String {
 }
 
 /// Whether a switch or router marked the frame congestion experienced (ECN CE).
-pub(crate) fn is_congestion_marked(frame: &Frame<'_>) -> bool {
+pub fn is_congestion_marked(frame: &Frame<'_>) -> bool {
     let ecn = match frame.network {
         Some(Network::Ipv4(ip, _)) => ip.ecn,
         Some(Network::Ipv6(ip)) => ip.ecn,

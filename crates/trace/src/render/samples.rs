@@ -145,6 +145,7 @@ fn conversation(anomalies: &[Anomaly]) -> Conversation {
         duration_ns: 2_100_000,
         operations: [("RDMA_WRITE", stats)].into(),
         anomalies: anomalies.iter().map(|anomaly| (anomaly.kind.name(), 1)).collect(),
+        lost_requests: 0,
         findings: vec![Finding {
             severity: crate::analysis::anomaly::Severity::Warning,
             text: "2 packets retransmitted because of 1 × NAK, PSN sequence error".into(),

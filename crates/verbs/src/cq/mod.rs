@@ -12,11 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ferroce_proto::work::{Completion, Status};
+use ferroce_stat::layout::{self, Kind};
 use ferroce_wire::number::Qpn;
 
 pub(crate) use self::channel::Channel;
 use self::ring::Ring;
-use crate::engine::ShardSet;
+use crate::engine::{Counters, ShardSet};
 use crate::event::{AsyncEvent, Events, Source};
 use crate::time::Timestamp;
 
@@ -63,13 +64,23 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct Overrun;
 
 impl Queue {
-    pub(crate) fn new(capacity: usize, channel: Option<Arc<Channel>>, events: Arc<Events>) -> Self {
+    /// Creates a CQ of a device.
+    pub(crate) fn new(
+        capacity: usize,
+        channel: Option<Arc<Channel>>,
+        events: Arc<Events>,
+        device: &Counters,
+    ) -> Self {
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let slot = device.publish(Kind::CompletionQueue, |slot| {
+            slot.set(layout::CompletionQueue::Id as usize, id);
+        });
         Self {
-            ring: Ring::new(capacity),
+            ring: Ring::new(capacity).published(slot),
             overrun: AtomicBool::new(false),
             channel,
             events,
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            id,
             users: AtomicUsize::new(0),
             shards: ShardSet::default(),
         }

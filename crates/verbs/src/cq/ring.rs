@@ -15,6 +15,9 @@ use std::sync::{
 
 use std::sync::PoisonError;
 
+use ferroce_stat::Slot;
+use ferroce_stat::layout::CompletionQueue as Field;
+
 /// Which completion the next event is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Armed {
@@ -38,6 +41,8 @@ pub(crate) struct Ring<T> {
     length: AtomicUsize,
     /// The ring is armed, and no event was raised yet.
     awaiting: AtomicBool,
+    /// What the CQ publishes: changed only under the lock.
+    published: Option<Slot>,
 }
 
 /// The ring is full.
@@ -51,6 +56,35 @@ impl<T> Ring<T> {
             entries: Mutex::new(entries),
             length: AtomicUsize::new(0),
             awaiting: AtomicBool::new(false),
+            published: None,
+        }
+    }
+
+    /// Publishes the capacity and the entries from now on.
+    #[cfg_attr(ferroce_loom, allow(dead_code))]
+    pub(crate) fn published(mut self, slot: Slot) -> Self {
+        slot.set(Field::Capacity as usize, self.capacity() as u64);
+        self.published = Some(slot);
+        self
+    }
+
+    /// Publishes the number of entries after a change, of which `added` are new.
+    fn show(&self, entries: &Entries<T>, added: u64) {
+        self.length.store(entries.list.len(), Ordering::Release);
+        if let Some(slot) = &self.published {
+            slot.set(Field::Pending as usize, entries.list.len() as u64);
+            if added > 0 {
+                self.count(Field::Completions, added);
+            }
+        }
+    }
+
+    /// Adds to a counter. Called only under the lock, so that no update is lost.
+    fn count(&self, field: Field, more: u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        if let Some(slot) = &self.published {
+            let word = slot.word(field as usize);
+            word.store(word.load(Relaxed).wrapping_add(more), Relaxed);
         }
     }
 
@@ -63,10 +97,11 @@ impl<T> Ring<T> {
     pub(crate) fn push(&self, entry: T, solicited: bool) -> Result<bool, Full> {
         let mut entries = self.lock();
         if entries.list.len() >= entries.capacity {
+            self.count(Field::Overruns, 1);
             return Err(Full);
         }
         entries.list.push_back(entry);
-        self.length.store(entries.list.len(), Ordering::Release);
+        self.show(&entries, 1);
         let notify = match entries.armed {
             Armed::No => false,
             Armed::Solicited => solicited,
@@ -87,7 +122,7 @@ impl<T> Ring<T> {
         let mut entries = self.lock();
         let count = entries.list.len().min(max);
         entries.list.drain(..count).for_each(each);
-        self.length.store(entries.list.len(), Ordering::Release);
+        self.show(&entries, 0);
         count
     }
 
@@ -110,7 +145,7 @@ impl<T> Ring<T> {
     pub(crate) fn retain(&self, keep: impl FnMut(&T) -> bool) {
         let mut entries = self.lock();
         entries.list.retain(keep);
-        self.length.store(entries.list.len(), Ordering::Release);
+        self.show(&entries, 0);
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -123,6 +158,9 @@ impl<T> Ring<T> {
             return Err(Full);
         }
         entries.capacity = capacity;
+        if let Some(slot) = &self.published {
+            slot.set(Field::Capacity as usize, capacity as u64);
+        }
         Ok(())
     }
 }
@@ -147,7 +185,7 @@ mod tests {
         assert_eq!(ring.push(4, false), Ok(false));
         ring.retain(|entry| *entry != 2);
         assert_eq!(all(&ring), [1, 4]);
-        assert_eq!(all(&ring), []);
+        assert_eq!(all(&ring), [0_u32; 0]);
     }
 
     #[test]

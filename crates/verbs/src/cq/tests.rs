@@ -5,12 +5,15 @@ use ferroce_wire::number::Qpn;
 
 use super::{Channel, Queue, WorkCompletion};
 use crate::completion::CompletionChannel;
+use crate::device::Device;
+use crate::engine::Counters;
 use crate::event::Events;
 
 /// A CQ of this channel with a pending event.
 fn raised(channel: &CompletionChannel) -> Arc<Queue> {
     let events = Arc::new(Events::new().unwrap());
-    let queue = Arc::new(Queue::new(4, Some(Arc::clone(&channel.channel)), events));
+    let device = Counters::of(&Device::named("lo").unwrap(), true);
+    let queue = Arc::new(Queue::new(4, Some(Arc::clone(&channel.channel)), events, &device));
     queue.ring.arm(false);
     let completion = Completion::new(WorkId(1), CompletionKind::Send, Status::Success);
     queue

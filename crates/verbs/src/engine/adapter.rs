@@ -44,7 +44,7 @@ pub(crate) struct Adapter {
     /// Async events of objects that belong to no opened context, such as an incoming connection.
     pub(crate) events: Arc<Events>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) tap: Option<Arc<Tap>>,
+    tap: Arc<Tap>,
 
     /// What only the thread that makes a pass may use.
     pub(super) driver: Owned<Driver>,
@@ -73,7 +73,7 @@ struct Common {
     memory: Arc<Registry>,
     events: Arc<Events>,
     counters: Arc<Counters>,
-    tap: Option<Arc<Tap>>,
+    tap: Arc<Tap>,
     objects: Arc<Objects>,
 }
 
@@ -126,12 +126,12 @@ impl Adapter {
     fn new(device: Device, options: Options) -> Result<Self, OpenError> {
         device.mtu()?;
         let (port, device) = Port::open(device, &options, None)?;
-        let tap = options.capture.as_ref().map(|path| Tap::open(path, &device, port.sources()));
+        let tap = Tap::open(&options, &device, port.sources())?;
         let common = Common {
             memory: Arc::new(Registry::with_source(random::number)),
             events: Arc::new(Events::new()?),
-            counters: Arc::default(),
-            tap: tap.transpose()?.map(Arc::new),
+            counters: Arc::new(Counters::of(&device, port.state.is_active())),
+            tap,
             objects: Arc::default(),
         };
         Self::with(0, device, options, port, common)
@@ -150,12 +150,10 @@ impl Adapter {
             memory: Arc::clone(&first.memory),
             events: Arc::clone(&first.events),
             counters: Arc::clone(&first.counters),
-            tap: first.tap.clone(),
+            tap: Arc::clone(&first.tap),
             objects: Arc::clone(first.tables.objects()),
         };
-        if let Some(tap) = &common.tap {
-            port.sources().for_each(|source| tap.add_source(source));
-        }
+        port.sources().for_each(|source| common.tap.add_source(source));
         let adapter = Self::with(shard, device, first.options.clone(), port, common)?;
         let adapter = Arc::new(adapter);
         tracing::info!(shard, slot = adapter.tables.slot(), "shard opened");
@@ -203,6 +201,12 @@ impl Adapter {
         })
     }
 
+    /// The capture of the device, while its packets are recorded.
+    #[inline]
+    pub(crate) fn tap(&self) -> Option<&Tap> {
+        self.tap.is_active().then_some(&*self.tap)
+    }
+
     /// Its number among the shards of the device.
     pub(crate) fn shard(&self) -> u8 {
         self.shard
@@ -230,9 +234,7 @@ impl Adapter {
     pub(crate) fn with_sender(&self, route: Route, local: Qpn, remote: Qpn) -> Route {
         let interface = self.device.interface();
         let opened = |socket: &Socket| {
-            if let Some(tap) = &self.tap {
-                tap.add_source(socket.local());
-            }
+            self.tap.add_source(socket.local());
             // The thread has to watch the new socket as well.
             self.signals.wake();
         };

@@ -3,14 +3,26 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_proto::counters as proto;
+use ferroce_stat::layout::{self, Kind};
+use ferroce_stat::{Page, Slot};
 use ferroce_sys::Error;
+
+use crate::device::Device;
+
+/// The counters of a device since it was opened, which never decrease, and last error numbers. They are in memory that other
+/// processes may read: see [`ferroce_stat`].
+#[derive(Debug)]
+pub(crate) struct Counters {
+    slot: Slot,
+}
 
 macro_rules! counters {
     ($( $(#[$doc:meta])+ $name:ident, )+) => {
-        /// Counts since the device was opened, which never decrease, and last error numbers.
-        #[derive(Debug, Default)]
-        pub(crate) struct Counters {
-            $( $(#[$doc])+ pub(crate) $name: AtomicU64, )+
+        /// The positions of the counters.
+        #[allow(non_camel_case_types)]
+        #[derive(Clone, Copy)]
+        enum Index {
+            $( $name ),+
         }
 
         /// The counters of a device since it was opened.
@@ -20,8 +32,16 @@ macro_rules! counters {
         }
 
         impl Counters {
+            $(
+                $(#[$doc])+
+                #[inline]
+                pub(crate) fn $name(&self) -> &AtomicU64 {
+                    self.slot.word(layout::Device::Counters as usize + Index::$name as usize)
+                }
+            )+
+
             pub(crate) fn read(&self) -> Statistics {
-                Statistics { $( $name: self.$name.load(Ordering::Relaxed), )+ }
+                Statistics { $( $name: self.$name().load(Ordering::Relaxed), )+ }
             }
         }
 
@@ -39,63 +59,46 @@ macro_rules! counters {
     };
 }
 
-counters! {
-    /// Packets received for this process.
-    packets_in,
-    /// Their bytes, from the BTH to the ICRC.
-    bytes_in,
-    /// Packets sent.
-    packets_out,
-    /// Their bytes, from the BTH to the ICRC.
-    bytes_out,
-    /// Packets received through memory that another process shares, of all received.
-    local_packets_in,
-    /// Packets sent through such memory, of all sent.
-    local_packets_out,
-    /// Packets that are not valid RoCE packets.
-    malformed,
-    /// Packets with a wrong ICRC.
-    bad_icrc,
-    /// Packets for another partition.
-    bad_partition,
-    /// Packets for a QP that does not exist, or from a host that is not its peer.
-    no_queue_pair,
-    /// Packets received by another process and forwarded to this one.
-    forwarded_in,
-    /// Packets forwarded to another process.
-    forwarded_out,
-    /// Packets that could not be forwarded.
-    forward_failed,
-    /// Packets that the kernel refused to send.
-    send_failed,
-    /// The error number (`errno`) of the last of them.
-    send_errno,
-    /// Receive calls that the kernel refused.
-    receive_failed,
-    /// The error number (`errno`) of the last of them.
-    receive_errno,
-    /// Completions lost because the CQ was full.
-    overruns,
-    /// Responder: requests that had been executed before.
-    duplicate_request,
-    /// Responder: requests behind a gap in the PSNs.
-    out_of_sequence,
-    /// Responder: requests with a PSN that no requester in sequence sends.
-    out_of_window_request,
-    /// Requester: NAKs for a PSN sequence error, within the retry limit.
-    packet_seq_err,
-    /// Requester: gaps in READ and atomic responses that made it go back, within the retry limit.
-    implied_nak_seq_err,
-    /// Requester: RNR NAKs, within the retry limit.
-    rnr_nak_retry_err,
-    /// Requester: expiries of the ACK timer, within the retry limit.
-    local_ack_timeout_err,
-    /// Notification point: CNPs sent.
-    np_cnp_sent,
-    /// Notification point: packets received with "congestion experienced".
-    np_ecn_marked_roce_packets,
-    /// Reaction point: CNPs that reduced the rate.
-    rp_cnp_handled,
+ferroce_stat::device_counters!(counters);
+
+impl Counters {
+    /// Publishes a device.
+    pub(crate) fn of(device: &Device, active: bool) -> Self {
+        let slot = Page::of_process().add(Kind::Device, |slot| {
+            slot.set_text(layout::Device::Name as usize, 4, device.name());
+            let gid = device.gids().first().map(|entry| entry.gid.0).unwrap_or_default();
+            slot.set_gid(layout::Device::Gid as usize, gid);
+            slot.set(layout::Device::Active as usize, active.into());
+            let mtu = device.mtu().ok().and_then(|mtu| mtu.bytes()).unwrap_or(0);
+            slot.set(layout::Device::Mtu as usize, mtu as u64);
+        });
+        Self { slot }
+    }
+
+    /// Publishes the state of the port.
+    pub(super) fn set_active(&self, active: bool) {
+        self.slot.set(layout::Device::Active as usize, active.into());
+    }
+
+    /// The number of PDs.
+    pub(crate) fn pds(&self) -> &AtomicU64 {
+        self.slot.word(layout::Device::Pds as usize)
+    }
+
+    /// The number of memory windows.
+    pub(crate) fn windows(&self) -> &AtomicU64 {
+        self.slot.word(layout::Device::Windows as usize)
+    }
+
+    /// Publishes an object of the device; `fill` sets its fields.
+    pub(crate) fn publish(&self, kind: Kind, fill: impl FnOnce(&Slot)) -> Slot {
+        let device = self.slot.position();
+        self.slot.page().add(kind, |slot| {
+            // All objects have this in the same word.
+            slot.set(layout::QueuePair::Device as usize, device);
+            fill(slot);
+        })
+    }
 }
 
 impl Statistics {
@@ -109,36 +112,30 @@ impl Statistics {
 impl Counters {
     /// The bytes received and sent.
     pub(super) fn bytes(&self) -> u64 {
-        let [received, sent] = [&self.bytes_in, &self.bytes_out];
+        let [received, sent] = [self.bytes_in(), self.bytes_out()];
         received.load(Ordering::Relaxed).wrapping_add(sent.load(Ordering::Relaxed))
+    }
+
+    /// The counters of the transports, in the order of [`values`].
+    fn transport(&self) -> [&AtomicU64; layout::TRANSPORT_COUNTERS.len()] {
+        [
+            self.duplicate_request(),
+            self.out_of_sequence(),
+            self.out_of_window_request(),
+            self.packet_seq_err(),
+            self.implied_nak_seq_err(),
+            self.rnr_nak_retry_err(),
+            self.local_ack_timeout_err(),
+            self.retrans_pkts(),
+            self.np_cnp_sent(),
+            self.np_ecn_marked_roce_packets(),
+            self.rp_cnp_handled(),
+        ]
     }
 
     /// Adds the counts of a QP.
     pub(crate) fn add(&self, counted: &proto::Counters) {
-        let proto::Counters {
-            duplicate_request,
-            out_of_sequence,
-            out_of_window_request,
-            packet_seq_err,
-            implied_nak_seq_err,
-            rnr_nak_retry_err,
-            local_ack_timeout_err,
-            np_cnp_sent,
-            np_ecn_marked_roce_packets,
-            rp_cnp_handled,
-        } = *counted;
-        for (counter, more) in [
-            (&self.duplicate_request, duplicate_request),
-            (&self.out_of_sequence, out_of_sequence),
-            (&self.out_of_window_request, out_of_window_request),
-            (&self.packet_seq_err, packet_seq_err),
-            (&self.implied_nak_seq_err, implied_nak_seq_err),
-            (&self.rnr_nak_retry_err, rnr_nak_retry_err),
-            (&self.local_ack_timeout_err, local_ack_timeout_err),
-            (&self.np_cnp_sent, np_cnp_sent),
-            (&self.np_ecn_marked_roce_packets, np_ecn_marked_roce_packets),
-            (&self.rp_cnp_handled, rp_cnp_handled),
-        ] {
+        for (counter, more) in self.transport().into_iter().zip(counted.values()) {
             if more > 0 {
                 counter.fetch_add(more, Ordering::Relaxed);
             }
@@ -155,4 +152,28 @@ pub(super) fn count_error(counter: &AtomicU64, number: &AtomicU64, error: &Error
 /// Increments a counter.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_orders_of_the_counters_agree() {
+        let names: Vec<_> = proto::Counters::default().iter().map(|(name, _)| name).collect();
+        assert_eq!(names, layout::TRANSPORT_COUNTERS);
+        let names: Vec<_> = Statistics::default().iter().map(|(name, _)| name).collect();
+        assert_eq!(names, layout::DEVICE_COUNTERS);
+        let counted =
+            proto::Counters { retrans_pkts: 7, rp_cnp_handled: 9, ..proto::Counters::default() };
+        let device = Device::named("lo").unwrap();
+        let counters = Counters::of(&device, true);
+        counters.add(&counted);
+        counters.add(&counted);
+        let read = counters.read();
+        assert_eq!((read.retrans_pkts, read.rp_cnp_handled, read.np_cnp_sent), (14, 18, 0));
+        let position = names.iter().position(|name| *name == "retrans_pkts").unwrap();
+        let word = counters.slot.word(layout::Device::Counters as usize + position);
+        assert_eq!(word.load(Ordering::Relaxed), 14);
+    }
 }

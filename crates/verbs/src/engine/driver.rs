@@ -223,6 +223,9 @@ impl<'a> Pass<'a> {
         signals.set_blocked(driver.tx.blocked_route());
         signals.set_owes_acks(driver.schedule.owes_acks());
         signals.set_timer(driver.next_timer());
+        if let Some(tap) = self.adapter.tap() {
+            self.adapter.counters.capture_drops().store(tap.dropped(), Ordering::Relaxed);
+        }
     }
 
     /// Makes the device fail if one of its sockets is gone: the program has closed descriptors that are not its own.

@@ -60,7 +60,7 @@ impl Adapter {
         let sent =
             if behind { Err(Error::OwnerBusy) } else { self.forward_now(local, to, info, data) };
         match sent {
-            Ok(()) => count(&self.counters.forwarded_out),
+            Ok(()) => count(self.counters.forwarded_out()),
             Err(Error::OwnerBusy) if backlog.bytes + data.len() <= MAX_BACKLOG_BYTES => {
                 backlog.bytes += data.len();
                 backlog.waiting.push_back(ForwardedPacket {
@@ -72,10 +72,10 @@ impl Adapter {
                 self.forwarding.some.store(true, Ordering::Release);
             }
             Err(Error::NoOwner) => {
-                count(&self.counters.forward_failed);
+                count(self.counters.forward_failed());
                 return false;
             }
-            Err(_) => count(&self.counters.forward_failed),
+            Err(_) => count(self.counters.forward_failed()),
         }
         true
     }
@@ -112,8 +112,8 @@ impl Adapter {
                     backlog.waiting.push_back(packet);
                     continue;
                 }
-                Ok(()) => count(&self.counters.forwarded_out),
-                Err(_) => count(&self.counters.forward_failed),
+                Ok(()) => count(self.counters.forwarded_out()),
+                Err(_) => count(self.counters.forward_failed()),
             }
             backlog.bytes -= packet.data.len();
         }

@@ -128,8 +128,8 @@ impl MadTransport<'_> {
     pub(super) fn try_forward(self, link: u8, to: Recipient, info: &RxInfo, packet: &[u8]) {
         let Some(link) = self.link(link) else { return };
         count(match link.slot.forward(to, info, packet) {
-            Ok(()) => &self.adapter.counters.forwarded_out,
-            Err(_) => &self.adapter.counters.forward_failed,
+            Ok(()) => self.adapter.counters.forwarded_out(),
+            Err(_) => self.adapter.counters.forward_failed(),
         });
     }
 

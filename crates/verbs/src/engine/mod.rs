@@ -32,7 +32,8 @@
 //! | `wait` | waiting for packets in the thread that waits for their completions |
 //! | `spin` | whether a thread that waits spins before it sleeps |
 //! | `signals` | what the device thread and the other threads tell each other |
-//! | `counters` | the counters of a device |
+//! | `counters` | the counters of a device, published for other processes |
+//! | `qp_stats` | what a QP publishes |
 //! | `hw_counters` | the same counters in the files that `ferroce run` provides |
 
 mod adapter;
@@ -53,6 +54,7 @@ mod numbers;
 mod outbox;
 mod port;
 mod port_state;
+mod qp_stats;
 mod queue_pair;
 mod rings;
 mod rx;
@@ -70,6 +72,7 @@ mod wait;
 mod yielding;
 
 pub(crate) use adapter::{Adapter, now};
+pub(crate) use counters::Counters;
 pub use counters::Statistics;
 pub(crate) use link::{Route, receive_share};
 pub(crate) use mad::MadTransport;
@@ -77,6 +80,7 @@ pub(crate) use management::{
     CmEventHandler, Connections, LEDGER_RECORD_LEN, MANAGEMENT, Manager, QUEUE_KEY,
     parse_ledger_record,
 };
+pub(crate) use qp_stats::{Belongs, QpStats};
 pub(crate) use queue_pair::{Core, Inner, RecvQueue};
 pub(crate) use rx::ReceivedPacket;
 pub(crate) use shards::{Handle, ShardSet};

@@ -10,6 +10,8 @@ use ferroce_proto::qp::State;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::Completion;
+use ferroce_stat::Slot;
+use ferroce_stat::layout::SharedReceiveQueue;
 use ferroce_wire::number::Qpn;
 
 use super::adapter::Adapter;
@@ -17,6 +19,7 @@ use super::counters::count;
 use super::flow::{self, Receiver};
 use super::link::Route;
 use super::local_flow::Throttled;
+use super::qp_stats::QpStats;
 use super::rings::RingRoute;
 use crate::cq::{self, WorkCompletion};
 use crate::event::{AsyncEvent, Events, Source};
@@ -31,6 +34,8 @@ pub(crate) struct RecvQueue {
     pub(crate) queue: Mutex<ReceiveQueue>,
     /// The CQ of an XRC SRQ.
     pub(crate) completions: Option<Arc<cq::Queue>>,
+    /// What an SRQ publishes.
+    pub(crate) published: Option<Slot>,
     /// Where the SRQ limit event is raised.
     pub(crate) events: Arc<Events>,
 }
@@ -53,6 +58,8 @@ pub(crate) struct Inner {
     pub(crate) flow: flow::Member,
     /// It waits for the flow control of UC and UD.
     pub(crate) throttled: Option<Throttled>,
+    /// What it publishes.
+    pub(crate) stats: QpStats,
     /// Requests that were posted and left for the next pass.
     pub(crate) doorbell: Doorbell,
     /// It was destroyed. Queues of the engine may still contain it and must skip it.
@@ -122,6 +129,7 @@ impl Core {
         let counted = endpoint.take_counters();
         if counted != Counters::default() {
             adapter.counters.add(&counted);
+            inner.stats.count(&counted);
             published.lost = Loss {
                 requests: counted.packet_seq_err + counted.local_ack_timeout_err > 0,
                 responses: counted.implied_nak_seq_err > 0,
@@ -130,11 +138,17 @@ impl Core {
         let mut lost = false;
         while let Some(one) = endpoint.poll_send_completion() {
             published.some = true;
+            inner.stats.completed(&one);
             lost |= self.complete(&self.sends, one, now).is_err();
         }
         while let Some(one) = endpoint.poll_receive_completion() {
             published.some = true;
+            inner.stats.completed(&one);
             let shared = one.receive_queue.and_then(|number| adapter.tables.receive_queue(number));
+            let consumed = shared.as_ref().unwrap_or(&self.receives);
+            if let Some(slot) = &consumed.published {
+                slot.word(SharedReceiveQueue::Completed as usize).fetch_add(1, Ordering::Relaxed);
+            }
             let queue = shared.as_ref().and_then(|shared| shared.completions.as_ref());
             lost |= self.complete(queue.unwrap_or(&self.receive_completions), one, now).is_err();
         }
@@ -145,16 +159,18 @@ impl Core {
         while endpoint.state() == State::Error {
             let flushed = endpoint.flush_receive(&mut lock(&self.receives.queue));
             let Some(one) = flushed else { break };
+            inner.stats.completed(&one);
             lost |= self.complete(&self.receive_completions, one, now).is_err();
         }
         if lost {
-            count(&adapter.counters.overruns);
+            count(adapter.counters.overruns());
             // IBA 11.6.3.3: a lost completion cannot be reported, so the QP goes to the error state.
             endpoint.handle_fatal();
             while let Some(event) = endpoint.poll_event() {
                 self.raise(event);
             }
         }
+        inner.stats.publish(endpoint, now);
         if let Some(number) = self.receives.number {
             if lock(&self.receives.queue).poll_limit() {
                 self.receives.events.raise(AsyncEvent::limit_reached(number));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferroce_proto::endpoint;
+use ferroce_proto::memory::Memory;
 use ferroce_proto::qp::ServiceType;
 use ferroce_proto::time::Instant;
 use ferroce_proto::ud::Envelope;
@@ -142,7 +143,7 @@ impl Driver {
             let count = received.unwrap_or_else(|error| {
                 tracing::debug!(address = %link.address, %error, "cannot receive packets");
                 let counters = &adapter.counters;
-                count_error(&counters.receive_failed, &counters.receive_errno, &error);
+                count_error(counters.receive_failed(), counters.receive_errno(), &error);
                 self.rx.broken |= error.is_fatal();
                 0
             });
@@ -184,7 +185,7 @@ impl Driver {
                     break;
                 }
                 let messages = batch.len() as u64;
-                adapter.counters.forwarded_in.fetch_add(messages, Ordering::Relaxed);
+                adapter.counters.forwarded_in().fetch_add(messages, Ordering::Relaxed);
                 self.dispatch(adapter, link.address);
             }
         }
@@ -217,6 +218,10 @@ impl Driver {
                 self.message(adapter, message, local, now, &mut histories);
             }),
         }
+        if let Some(failing) = &mut failing {
+            let injected = std::mem::take(&mut failing.injected);
+            adapter.counters.faults_injected().fetch_add(injected, Ordering::Relaxed);
+        }
         (self.rx.failing, self.rx.histories) = (failing, histories);
     }
 
@@ -243,7 +248,7 @@ impl Driver {
         let mut packets = message.packets().enumerate().peekable();
         while let Some(&(_, first)) = packets.peek() {
             let Some(number) = destination(first) else {
-                count(&adapter.counters.malformed);
+                count(adapter.counters.malformed());
                 packets.next();
                 continue;
             };
@@ -262,10 +267,18 @@ impl Driver {
                 let admitted = adapter.admit(bytes, &headers, index);
                 let Some((packet, identification)) = admitted else { continue };
                 if !history.as_mut().is_none_or(|history| history.accepts(identification, now)) {
-                    count(&adapter.counters.bad_icrc);
+                    count(adapter.counters.bad_icrc());
                     continue;
                 }
-                let received = ReceivedPacket { packet, bytes, headers, info, identification, now };
+                let received = ReceivedPacket {
+                    packet,
+                    packets: 1,
+                    bytes,
+                    headers,
+                    info,
+                    identification,
+                    now,
+                };
                 // The owner of a management datagram is known only after it is parsed. Its responses are sent after
                 // this.
                 if number.0 < 3 && core.is_none() {
@@ -281,7 +294,7 @@ impl Driver {
                     _ if local_flow::is_for(number) => {
                         self.handle_local_flow(adapter, &received, local);
                     }
-                    _ => count(&adapter.counters.no_queue_pair),
+                    _ => count(adapter.counters.no_queue_pair()),
                 }
             }
             if let (Some(core), Some(inner)) = (&core, &mut locked) {
@@ -333,35 +346,40 @@ impl Adapter {
         index: usize,
     ) -> Option<(Packet<'a>, Identification)> {
         let Ok(packet) = Packet::parse(bytes) else {
-            count(&self.counters.malformed);
+            count(self.counters.malformed());
             return None;
         };
         let Some(identification) = headers.check(bytes, index as u16) else {
-            count(&self.counters.bad_icrc);
+            count(self.counters.bad_icrc());
             return None;
         };
-        Some((self.admit_form(packet, bytes.len())?, identification))
+        Some((self.admit_form(packet, bytes.len(), 1)?, identification))
     }
 
-    /// Checks a packet's opcode and partition, and counts it.
-    pub(super) fn admit_form<'a>(&self, packet: Packet<'a>, length: usize) -> Option<Packet<'a>> {
+    /// Checks the opcode and partition of a packet or of a run, and counts it.
+    pub(super) fn admit_form<'a>(
+        &self,
+        packet: Packet<'a>,
+        length: usize,
+        packets: u32,
+    ) -> Option<Packet<'a>> {
         if packet.bth.version != 0 || packet.bth.opcode.info().is_none() {
-            count(&self.counters.malformed);
+            count(self.counters.malformed());
             return None;
         }
         let PKey(partition) = packet.bth.partition;
         if partition & 0x7fff != DEFAULT_PARTITION {
-            count(&self.counters.bad_partition);
+            count(self.counters.bad_partition());
             return None;
         }
-        self.counters.packets_in.fetch_add(1, Ordering::Relaxed);
-        self.counters.bytes_in.fetch_add(length as u64, Ordering::Relaxed);
+        self.counters.packets_in().fetch_add(packets.into(), Ordering::Relaxed);
+        self.counters.bytes_in().fetch_add(length as u64, Ordering::Relaxed);
         Some(packet)
     }
 
     /// Captures a packet, with the work request that it responds to.
     pub(super) fn record(&self, received: &ReceivedPacket<'_>, inner: Option<&Inner>) {
-        if let Some(tap) = &self.tap {
+        if let Some(tap) = self.tap() {
             let answer = received.packet.bth.opcode.info().is_some_and(|info| !info.request);
             let asked = inner.filter(|_| answer);
             let metadata = PacketMetadata {
@@ -385,8 +403,19 @@ impl Adapter {
         inner: &mut Inner,
         received: &ReceivedPacket<'_>,
     ) {
+        self.deliver_into(core, inner, received, &mut &*self.memory);
+    }
+
+    /// Delivers a packet whose payload goes to `memory`.
+    pub(super) fn deliver_into(
+        &self,
+        core: &Arc<Core>,
+        inner: &mut Inner,
+        received: &ReceivedPacket<'_>,
+        memory: &mut impl Memory,
+    ) {
         if inner.destroyed {
-            return count(&self.counters.no_queue_pair);
+            return count(self.counters.no_queue_pair());
         }
         let datagram = inner.endpoint.settings().service == ServiceType::UnreliableDatagram;
         let envelope = if datagram { received.envelope() } else { NO_ENVELOPE };
@@ -397,32 +426,35 @@ impl Adapter {
             let peer = inner.route.map(|route| route.destination.ip());
             let is_ours = |ip: IpAddr| self.port.has_address(ip);
             if peer != Some(source) && !(peer.is_some_and(is_ours) && is_ours(source)) {
-                return count(&self.counters.no_queue_pair);
+                return count(self.counters.no_queue_pair());
             }
         }
         inner.heard = Some(received.now);
+        inner.stats.received(&received.packet, received.packets);
         let info = endpoint::InboundPacket {
             time: received.now,
             packet: &received.packet,
+            packets: received.packets,
             marked: received.info.ecn() == CONGESTION_EXPERIENCED,
             envelope: &envelope,
         };
-        let mut memory = &*self.memory;
         if inner.endpoint.settings().service == ServiceType::XrcTarget {
             let named = received.packet.extensions.xrceth.map(|header| header.receive_queue.into());
             let receives = named.and_then(|number| self.tables.receive_queue(number));
             let mut queue = receives.as_ref().map(|receives| lock(&receives.queue));
-            inner.endpoint.handle_packet(&info, queue.as_deref_mut(), &mut memory);
+            inner.endpoint.handle_packet(&info, queue.as_deref_mut(), memory);
             return;
         }
         let mut queue = lock(&core.receives.queue);
-        inner.endpoint.handle_packet(&info, Some(&mut queue), &mut memory);
+        inner.endpoint.handle_packet(&info, Some(&mut queue), memory);
     }
 }
 
 /// A received packet and its metadata.
 pub(crate) struct ReceivedPacket<'a> {
     pub(crate) packet: Packet<'a>,
+    /// How many it is: one, unless it is a run of a ring.
+    pub(crate) packets: u32,
     pub(crate) bytes: &'a [u8],
     pub(crate) headers: Headers,
     pub(crate) info: &'a RxInfo,

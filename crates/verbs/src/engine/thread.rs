@@ -28,6 +28,10 @@ pub(crate) fn run(adapter: &Adapter) {
     let services = services.map(|event| poller.watch(event, Interest::Read));
     let processes = adapter.is_first().then(|| connections.processes(adapter.mads()));
     let processes = processes.flatten().map(|processes| poller.watch(processes, Interest::Read));
+    if processes.is_some() {
+        // A capture that started between the opening of the device and the announcement has not found this process.
+        crate::tap::look_for_collectors();
+    }
     let neighbours = adapter.management.neighbours.watch();
     let neighbours = neighbours.map(|monitor| poller.watch(monitor, Interest::Read));
     let port = adapter.port.state.watch().filter(|_| adapter.is_first());
@@ -93,6 +97,7 @@ pub(crate) fn run(adapter: &Adapter) {
         adapter.management.neighbours.run(monitor);
         if port.is_some_and(|index| poller.readiness(index).readable) {
             adapter.port.state.refresh(&adapter.device);
+            adapter.counters.set_active(adapter.port.state.is_active());
         }
         if reports.iter().any(|&index| poller.readiness(index).broken) {
             adapter.handle_reports();

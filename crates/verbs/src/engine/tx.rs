@@ -96,6 +96,7 @@ impl Driver {
             return (0, TurnEnd::Done);
         }
         inner.doorbell.release();
+        inner.stats.begin_turn(now);
         if let Some(mut route) = inner.ring.take() {
             let turn = self.transmit_to_ring(adapter, core, inner, &mut route, now);
             inner.ring = Some(route);
@@ -156,6 +157,7 @@ impl Driver {
         let outgoing = inner.endpoint.poll_transmit(now, budget, &mut memory);
         let Some(outgoing) = outgoing else { return Sent::Nothing };
         let bth = outgoing.transmit.bth;
+        let (aeth, payload) = (outgoing.transmit.extensions.aeth, outgoing.transmit.payload.len());
         let route = match (outgoing.route, process) {
             // Probes must stay behind the packets they cover, so all packets to local receivers share a socket.
             (route, Some(_)) => {
@@ -174,8 +176,9 @@ impl Driver {
             }
         };
         let Some(route) = route else { return Sent::Packet };
+        inner.stats.sent(&bth, aeth, payload, 1);
         // Only captures need the work request.
-        let ours = adapter.tap.is_some() && bth.opcode.info().is_some_and(|info| info.request);
+        let ours = adapter.tap().is_some() && bth.opcode.info().is_some_and(|info| info.request);
         let work = if ours { inner.endpoint.work_of(&bth) } else { None };
         let owner = Owner { queue_pair: core.number, work };
         let appended = self.tx.append(adapter, length, route, owner);
@@ -391,7 +394,7 @@ impl TxBatch {
                 Err(error) => {
                     tracing::debug!(destination = %route.destination, %error, "packets not sent");
                     let counters = &adapter.counters;
-                    count_error(&counters.send_failed, &counters.send_errno, &error);
+                    count_error(counters.send_failed(), counters.send_errno(), &error);
                     self.broken |= error.is_fatal();
                     break;
                 }
@@ -455,8 +458,8 @@ impl TxBatch {
 
     fn sent(&mut self, adapter: &Adapter, range: Range<usize>, route: &Route) {
         let packets = range.len().div_ceil(self.segment);
-        adapter.counters.packets_out.fetch_add(packets as u64, Ordering::Relaxed);
-        adapter.counters.bytes_out.fetch_add(range.len() as u64, Ordering::Relaxed);
+        adapter.counters.packets_out().fetch_add(packets as u64, Ordering::Relaxed);
+        adapter.counters.bytes_out().fetch_add(range.len() as u64, Ordering::Relaxed);
         self.record(adapter, range.start, packets, route);
         self.owners.drain(..packets.min(self.owners.len()));
         self.recorded = self.recorded.saturating_sub(packets);
@@ -464,7 +467,7 @@ impl TxBatch {
 
     /// Captures the first packets of the batch, which begin at `start`, as far as they are not captured yet.
     fn record(&mut self, adapter: &Adapter, start: usize, packets: usize, route: &Route) {
-        let Some(tap) = &adapter.tap else { return };
+        let Some(tap) = adapter.tap() else { return };
         let headers = adapter.port.headers(route);
         let gso = adapter.port.sender(route).gso();
         let bytes = self.bytes[start..self.used].chunks(self.segment).take(packets);
@@ -485,10 +488,12 @@ impl TxBatch {
 }
 
 impl Adapter {
-    /// Whether packets are captured before they are sent, as kernels do: otherwise the response, which another shard
-    /// receives, could come first. With one shard they are captured afterwards, and those that the kernel refused are not.
+    /// Whether packets are captured before they are sent, as kernels do: otherwise the response, which another shard or a
+    /// captured process receives, could come first. A file of one shard gets them afterwards, without those that the kernel
+    /// refused.
     fn records_before_sending(&self) -> bool {
-        self.tap.is_some() && self.options.shards.is_some_and(|shards| shards > 1)
+        let shards = self.options.shards.is_some_and(|shards| shards > 1);
+        self.tap().is_some_and(|tap| shards || tap.is_live())
     }
 }
 

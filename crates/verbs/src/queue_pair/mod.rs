@@ -17,7 +17,7 @@ use ferroce_wire::number::{PKey, Qpn};
 
 use crate::completion::CompletionQueue;
 use crate::context::Context;
-use crate::engine::{Adapter, Core, Inner, RecvQueue, receive_share};
+use crate::engine::{Adapter, Belongs, Core, Inner, QpStats, RecvQueue, receive_share};
 use crate::error::{CreateError, MulticastError};
 use crate::event::Source;
 use crate::pd::{Membership, ProtectionDomain};
@@ -172,6 +172,7 @@ impl QueuePair {
             Some(shared) => Arc::clone(shared.receives()),
             None => Arc::new(RecvQueue {
                 number: None,
+                published: None,
                 queue: Mutex::new(ReceiveQueue::new(capabilities.max_recv_wr as usize)),
                 completions: None,
                 events: Arc::clone(&context.events),
@@ -194,7 +195,14 @@ impl QueuePair {
             Owner::Xrc(xrc) => Settings { xrc: xrc.xrcd(), ..settings },
             Owner::Pd(_) => settings,
         };
+        let belongs = Belongs {
+            send_cq: options.send_cq.id(),
+            recv_cq: options.recv_cq.id(),
+            srq: receives.number,
+            shard: adapter.shard(),
+        };
         let inner = Inner {
+            stats: QpStats::new(&adapter.counters, &settings, belongs),
             endpoint: Endpoint::new(settings),
             route: None,
             timer: None,
@@ -377,6 +385,7 @@ impl Shared {
         }
         let adapter = &self.adapter;
         adapter.destroy_queue_pair(&self.core);
+        lock(&self.core.inner).stats.end();
         // The QPN may be reused, and windows of type 2 are bound to a QP.
         adapter.memory.forget_queue_pair(self.core.number);
         self.core.events.forget(Source::QueuePair(self.core.number));

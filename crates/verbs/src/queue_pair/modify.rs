@@ -47,6 +47,7 @@ impl QueuePair {
                 // IBA 10.3.1.1: RESET discards the work requests and completions.
                 core.sends.forget(core.number);
                 core.receive_completions.forget(core.number);
+                inner.stats.reset();
                 if core.receives.number.is_none() {
                     let mut receives = lock(&core.receives.queue);
                     *receives = ReceiveQueue::new(receives.capacity());
@@ -60,8 +61,13 @@ impl QueuePair {
                 let ring = adapter.ring_to(&route, remote);
                 inner.set_route(route, remote, ring);
             }
+            let peer = inner.route.zip(remote);
+            let mtu = inner.endpoint.attributes().path_mtu.and_then(|mtu| mtu.bytes());
+            inner.stats.set_peer(peer, inner.ring.is_some(), mtu.unwrap_or(0));
             let lossless = inner.ring.is_some() && adapter.options.faults.is_none();
             inner.endpoint.set_lossless(lossless);
+            // Only rings carry runs.
+            inner.endpoint.set_max_run(1);
             core.publish_completions(&mut inner, adapter, now);
             state
         };

@@ -141,6 +141,7 @@ impl QueuePair {
                 count += 1;
                 bytes += more;
             }
+            inner.stats.posted(count);
             if inner.endpoint.state() == State::Error {
                 core.publish_completions(&mut inner, self.adapter(), now());
             }
@@ -196,6 +197,7 @@ impl QueuePair {
             _ => return Err(PostError::ReceiveState { state: inner.endpoint.state() }),
         }
         lock(&core.receives.queue).post(request).map_err(|_| PostError::ReceiveQueueFull)?;
+        inner.stats.posted_receive();
         if inner.endpoint.state() == State::Error {
             core.publish_completions(&mut inner, self.adapter(), now());
         }

@@ -12,6 +12,7 @@ use ferroce_trace::file::WriteError;
 use super::CaptureStatus;
 use super::queue::{Interface, Shared};
 use super::writer::{Output, Writer};
+use crate::options::CapturePolicy;
 use crate::sync::lock;
 
 /// A capture file that this process has, or had, open.
@@ -44,6 +45,7 @@ pub(super) fn open(
     path: &Path,
     interface: Interface,
     sources: impl Iterator<Item = SocketAddr>,
+    policy: CapturePolicy,
 ) -> io::Result<(Arc<Shared>, u32)> {
     let process = std::process::id();
     let mut known = lock(&KNOWN);
@@ -84,7 +86,7 @@ pub(super) fn open(
                 WriteError::Io(error) => error,
                 other => io::Error::other(other.to_string()),
             })?;
-            let shared = Arc::new(Shared::default());
+            let shared = Arc::new(Shared::new(policy));
             let worker = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name("ferroce-capture".into());
             let thread = signal::with_signals_blocked(|| thread.spawn(move || worker.run(writer)))?;
@@ -176,15 +178,21 @@ mod tests {
         assert_eq!(expanded(Path::new("/a/b"), 42), Path::new("/a/b"));
     }
 
+    fn interface() -> Interface {
+        Interface { name: "ferroce_lo".into(), network: "lo".into(), mac: None }
+    }
+
     #[test]
     fn a_file_that_cannot_be_is_an_error_at_once() {
-        let interface = Interface { name: "ferroce_lo".into(), mac: None };
+        let interface = interface();
         let path = Path::new("/nowhere/at/all.pcapng");
-        let error = open(path, interface.clone(), std::iter::empty()).unwrap_err();
+        let error =
+            open(path, interface.clone(), std::iter::empty(), CapturePolicy::Block).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         // A device that accepts no bytes, if the system has it.
         if Path::new("/dev/full").exists() {
-            open(Path::new("/dev/full"), interface, std::iter::empty()).unwrap_err();
+            open(Path::new("/dev/full"), interface, std::iter::empty(), CapturePolicy::Block)
+                .unwrap_err();
         }
     }
 
@@ -194,20 +202,22 @@ mod tests {
         std::fs::write(&path, "another's packets").unwrap();
         let other = File::open(&path).unwrap();
         assert!(file_lock::try_lock_exclusive(&other).unwrap());
-        let interface = Interface { name: "ferroce_lo".into(), mac: None };
-        let error = open(&path, interface.clone(), std::iter::empty()).unwrap_err();
+        let interface = interface();
+        let error =
+            open(&path, interface.clone(), std::iter::empty(), CapturePolicy::Block).unwrap_err();
         assert!(error.to_string().contains("put %p into its name"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"another's packets");
         drop(other);
         // A capture without packets does not replace the existing file.
-        let (shared, _) = open(&path, interface.clone(), std::iter::empty()).unwrap();
+        let (shared, _) =
+            open(&path, interface.clone(), std::iter::empty(), CapturePolicy::Block).unwrap();
         let temporary = PathBuf::from(format!("{}.partial", path.display()));
         assert!(temporary.exists());
         release(&shared);
         assert_eq!(std::fs::read(&path).unwrap(), b"another's packets");
         assert!(!temporary.exists());
         // The first packet replaces it.
-        let (shared, _) = open(&path, interface, std::iter::empty()).unwrap();
+        let (shared, _) = open(&path, interface, std::iter::empty(), CapturePolicy::Block).unwrap();
         shared.push(0, &super::super::queue::tests::metadata(), &[0; 20]);
         shared.flush();
         assert_ne!(std::fs::read(&path).unwrap(), b"another's packets");

@@ -66,26 +66,25 @@ pub(super) struct Comment {
 }
 
 impl Comment {
-    pub(super) fn on(&mut self, metadata: &PacketMetadata, packet: &[u8]) -> &str {
-        let opcode = Opcode(packet.first().copied().unwrap_or_default());
-        let of = Some((metadata.direction, metadata.owner, opcode));
+    pub(super) fn on(&mut self, direction: Direction, owner: Owner, opcode: Opcode) -> &str {
+        let of = Some((direction, owner, opcode));
         if self.of != of {
             self.of = of;
-            comment(metadata, opcode, &mut self.text);
+            comment(direction, owner, opcode, &mut self.text);
         }
         &self.text
     }
 }
 
-fn comment(metadata: &PacketMetadata, opcode: Opcode, text: &mut String) {
+fn comment(direction: Direction, owner: Owner, opcode: Opcode, text: &mut String) {
     text.clear();
-    let way = match metadata.direction {
+    let way = match direction {
         Direction::In => "for",
         Direction::Out => "from",
     };
     // Writing to a string cannot fail.
-    let _ = write!(text, "{way} QP 0x{:06x}", metadata.owner.queue_pair.0);
-    if let Some(work) = metadata.owner.work {
+    let _ = write!(text, "{way} QP 0x{:06x}", owner.queue_pair.0);
+    if let Some(work) = owner.work {
         let _ = write!(text, ", work request {}", work.0);
     }
     let _ = write!(text, ": {}", opcode.name());
@@ -164,7 +163,8 @@ mod tests {
 
     #[test]
     fn frames_dissect_without_complaint() {
-        let interface = Interface { name: "ferroce_eth0".into(), mac: Some(MAC) };
+        let interface =
+            Interface { name: "ferroce_eth0".into(), network: "eth0".into(), mac: Some(MAC) };
         for (source, destination) in
             [("192.0.2.1:49152", "192.0.2.2:4791"), ("[2001:db8::1]:49152", "[2001:db8::2]:4791")]
         {
@@ -189,23 +189,22 @@ mod tests {
 
     #[test]
     fn ethernet_addresses_fit_the_interface() {
-        let eth0 = Interface { name: String::new(), mac: Some(MAC) };
+        let eth0 = Interface { name: String::new(), network: String::new(), mac: Some(MAC) };
         let group = metadata("192.0.2.1:49152", "239.129.2.3:4791", Direction::Out);
         assert_eq!(frame(&eth0, &group)[..6], [0x01, 0, 0x5e, 0x01, 2, 3]);
         let came = metadata("192.0.2.2:49152", "192.0.2.1:4791", Direction::In);
         assert_eq!(frame(&eth0, &came)[..12], [&MAC[..], &[2, 0, 192, 0, 2, 2]].concat());
-        let lo = Interface { name: String::new(), mac: Some([0; 6]) };
+        let lo = Interface { name: String::new(), network: String::new(), mac: Some([0; 6]) };
         assert_eq!(frame(&lo, &came)[..12], [0; 12]);
     }
 
     #[test]
     fn comments_name_queue_pair_and_request() {
         let mut comment = Comment::default();
-        let mut one = metadata("192.0.2.1:49152", "192.0.2.2:4791", Direction::Out);
-        let text = comment.on(&one, &packet(&one));
+        let owner = |work| Owner { queue_pair: Qpn(0x01_2345), work };
+        let text = comment.on(Direction::Out, owner(Some(WorkId(9))), Opcode(0x11));
         assert_eq!(text, format!("from QP 0x012345, work request 9: {}", Opcode(0x11).name()));
-        (one.direction, one.owner.work) = (Direction::In, None);
-        let text = comment.on(&one, &[]);
+        let text = comment.on(Direction::In, owner(None), Opcode(0));
         assert_eq!(text, format!("for QP 0x012345: {}", Opcode(0).name()));
     }
 }

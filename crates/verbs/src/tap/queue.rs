@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use super::writer::Writer;
 use super::{CaptureStatus, PacketMetadata};
 use crate::device::Device;
+use crate::options::CapturePolicy;
 use crate::sync::lock;
 
 /// The maximum number of queued bytes, including those being written: how far the disk or the scheduler may fall
@@ -21,11 +22,6 @@ const CHUNK: usize = 1 << 20;
 /// The number of empty chunks kept for reuse: touching new memory costs more.
 const MAX_SPARE_CHUNKS: usize = 8;
 
-/// How long the data path waits for space in a full queue: longer than writing a chunk takes on a shared processor, and
-/// usually shorter than the retransmission timeouts of peers. After that, packets are dropped until there is space, so
-/// that a hanging disk does not hang the device.
-const MAX_WAIT: Duration = Duration::from_millis(50);
-
 /// How long an incomplete chunk waits for more packets before it is written.
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -33,6 +29,8 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub(super) struct Interface {
     pub(super) name: String,
+    /// The network interface.
+    pub(super) network: String,
     /// Its Ethernet address; all zero for the loopback.
     pub(super) mac: Option<[u8; 6]>,
 }
@@ -41,7 +39,7 @@ impl Interface {
     pub(super) fn of(device: &Device) -> Self {
         let interface = device.interface();
         let mac = if interface.loopback { Some([0; 6]) } else { interface.mac };
-        Self { name: device.name().to_owned(), mac }
+        Self { name: device.name().to_owned(), network: interface.name.clone(), mac }
     }
 }
 
@@ -96,8 +94,6 @@ struct Waiting {
     /// A thread waits until everything is written.
     hurry: bool,
     closed: bool,
-    /// The last wait for space timed out, and nothing was written since.
-    stalled: bool,
 }
 
 impl Waiting {
@@ -131,7 +127,7 @@ struct TakenChunks {
 /// An open file, shared by the data path and the thread.
 #[derive(Debug)]
 pub(super) struct Shared {
-    patience: Duration,
+    policy: CapturePolicy,
     waiting: Mutex<Waiting>,
     wake: Condvar,
     written_out: Condvar,
@@ -144,10 +140,10 @@ pub(super) struct Shared {
     ended: AtomicBool,
 }
 
-impl Default for Shared {
-    fn default() -> Self {
+impl Shared {
+    pub(super) fn new(policy: CapturePolicy) -> Self {
         Self {
-            patience: MAX_WAIT,
+            policy,
             waiting: Mutex::default(),
             wake: Condvar::new(),
             written_out: Condvar::new(),
@@ -158,9 +154,7 @@ impl Default for Shared {
             ended: AtomicBool::new(false),
         }
     }
-}
 
-impl Shared {
     /// Adds send addresses of a device that writes this file.
     pub(super) fn add_sources(&self, sources: impl IntoIterator<Item = SocketAddr>) {
         let mut known = self.sources.write().unwrap_or_else(PoisonError::into_inner);
@@ -203,19 +197,22 @@ impl Shared {
         }
     }
 
-    /// Waits for space for `size` bytes, unless the last wait timed out.
+    /// Waits for space for `size` bytes, unless the policy is to drop packets. A thread that fails ends the wait.
     fn wait_for_room(&self, size: usize) -> MutexGuard<'_, Waiting> {
         let full = |waiting: &mut Waiting| {
-            waiting.size + size > MAX_QUEUED_BYTES && self.failure.get().is_none()
+            waiting.size + size > MAX_QUEUED_BYTES
+                && !waiting.closed
+                && self.failure.get().is_none()
         };
-        let mut waiting = lock(&self.waiting);
-        if !full(&mut waiting) || waiting.stalled || waiting.closed {
+        let waiting = lock(&self.waiting);
+        if self.policy == CapturePolicy::Drop {
             return waiting;
         }
-        let waited = self.written_out.wait_timeout_while(waiting, self.patience, full);
-        let (mut waiting, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        waiting.stalled = waited.timed_out();
-        waiting
+        self.written_out.wait_while(waiting, full).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     pub(super) fn status(&self) -> CaptureStatus {
@@ -253,7 +250,6 @@ impl Shared {
         let mut waiting = lock(&self.waiting);
         waiting.finished += count;
         waiting.size -= size;
-        waiting.stalled = false;
         if waiting.spare.len() < MAX_SPARE_CHUNKS {
             waiting.spare.push(chunk);
         }
@@ -275,12 +271,14 @@ impl Shared {
     pub(super) fn close(&self) {
         lock(&self.waiting).closed = true;
         self.wake.notify_one();
+        self.written_out.notify_all();
     }
 
     /// The same, unless another thread holds the lock.
     pub(super) fn try_close(&self) -> Option<()> {
         self.waiting.try_lock().ok()?.closed = true;
         self.wake.notify_one();
+        self.written_out.notify_all();
         Some(())
     }
 
@@ -347,7 +345,7 @@ pub(super) mod tests {
 
     #[test]
     fn packets_without_room_are_counted_where_they_are_missing() {
-        let shared = Shared { patience: Duration::ZERO, ..Shared::default() };
+        let shared = Shared::new(CapturePolicy::Drop);
         let metadata = metadata();
         let room = MAX_QUEUED_BYTES / (4096 + size_of::<Entry>());
         for _ in 0..room + 500 {
@@ -372,7 +370,7 @@ pub(super) mod tests {
     /// The sender waits for the disk, however fast it is.
     #[test]
     fn a_full_queue_is_waited_for() {
-        let shared = Shared { patience: Duration::from_secs(3600), ..Shared::default() };
+        let shared = Shared::new(CapturePolicy::Block);
         let packets = 3 * (MAX_QUEUED_BYTES / 60_000) as u64;
         let taken = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {

@@ -9,6 +9,7 @@ use ferroce_sys::file_lock;
 use ferroce_trace::file::{
     self as trace, Batch, LinkType, Packet, PcapngWriter, Timestamp, WriteError,
 };
+use ferroce_wire::opcode::Opcode;
 
 use super::Direction;
 use super::frame::{self, Comment};
@@ -147,7 +148,11 @@ impl Writer {
                     .on_interface(entry.interface)
                     .going(direction)
                     .after_dropped(entry.dropped)
-                    .with_comment(self.comment.on(&entry.metadata, packet));
+                    .with_comment(self.comment.on(
+                        entry.metadata.direction,
+                        entry.metadata.owner,
+                        Opcode(packet.first().copied().unwrap_or_default()),
+                    ));
                 batch.add(&record, packet)?;
                 self.packets[index] += 1;
             }
@@ -193,7 +198,8 @@ mod tests {
     #[test]
     fn the_file_says_what_is_missing_and_where() {
         let path = std::env::temp_dir().join(format!("ferroce-missing-{}", std::process::id()));
-        let interface = Interface { name: "ferroce_lo".into(), mac: Some([0; 6]) };
+        let interface =
+            Interface { name: "ferroce_lo".into(), network: "lo".into(), mac: Some([0; 6]) };
         let mut writer = Writer::new(Output::create(&path).unwrap(), &interface).unwrap();
         let entry =
             |dropped| Entry { interface: 0, metadata: metadata(), time: 1, length: 20, dropped };

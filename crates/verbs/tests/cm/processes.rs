@@ -21,6 +21,21 @@ fn wait_for_descriptors(count: usize) {
     }
 }
 
+/// Waits until all other threads of the process sleep: one that starts may have sockets open for a moment.
+fn wait_for_sleeping_threads() {
+    let this = std::fs::read_link("/proc/thread-self").unwrap();
+    let is_awake = |task: &std::path::Path| {
+        // A thread that has ended is not awake.
+        let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
+        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+        task.file_name() != this.file_name() && state == Some('R')
+    };
+    let tasks = || std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    while tasks().any(|task| is_awake(&task)) {
+        std::thread::yield_now();
+    }
+}
+
 /// In its own process, because it counts descriptors.
 #[test]
 fn a_hundred_connections_leak_no_descriptors() {
@@ -49,6 +64,7 @@ fn count_descriptors() {
         let keep = resolved(&channel, PortSpace::Tcp, SocketAddr::new(V4, 9));
         keep.context().unwrap()
     };
+    wait_for_sleeping_threads();
     let before = descriptors();
     {
         let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);

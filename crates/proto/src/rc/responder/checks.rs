@@ -64,7 +64,8 @@ impl Responder {
         let (length, mtu) = (packet.payload_len as u64, u64::from(config.mtu));
         let packet_fits = match info.position {
             _ if !info.payload => length == 0,
-            Position::First | Position::Middle => length == mtu,
+            Position::First => length == mtu,
+            Position::Middle => length == mtu * u64::from(self.run),
             Position::Last => (1..=mtu).contains(&length),
             Position::Only => length <= mtu,
         };

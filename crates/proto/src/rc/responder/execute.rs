@@ -24,7 +24,8 @@ impl Responder {
         memory: &mut impl Memory,
         done: &mut VecDeque<Completion>,
     ) -> Verdict {
-        let sequence = self.expected;
+        // The last one of a run.
+        let sequence = self.expected.plus(self.run - 1);
         let extensions = &packet.extensions;
         if info.position.opens() {
             self.received = 0;

@@ -73,6 +73,8 @@ pub(super) struct Responder {
     /// A NAK was sent: packets are dropped silently until the NAKed PSN arrives (IBA 9.7.5.2.8 after an RNR NAK; from
     /// rdma_rxe's behaviour after a sequence NAK).
     nak_sent: bool,
+    /// The packets of the request in hand that are one run.
+    run: u32,
     responses: Responses,
     pub(super) counters: Counters,
 }
@@ -133,6 +135,11 @@ impl From<Refusal> for Reply {
 }
 
 impl Responder {
+    /// The PSN of the request packet expected next.
+    pub(super) fn expected_psn(&self) -> Psn {
+        self.expected.psn()
+    }
+
     pub(super) fn new(config: &Config) -> Self {
         let first = Sequence::starting(config.receive_psn);
         Self {
@@ -145,6 +152,7 @@ impl Responder {
             receive: None,
             receive_queue: None,
             nak_sent: false,
+            run: 1,
             responses: Responses::default(),
             counters: Counters::default(),
         }
@@ -164,13 +172,20 @@ impl Responder {
         self.responses.next_read_payload(config)
     }
 
-    pub(super) fn poll_transmit(&mut self, config: &Config) -> Option<Transmit<'static>> {
-        self.responses.poll_transmit(config)
+    pub(super) fn poll_transmit(
+        &mut self,
+        config: &Config,
+        max_run: u32,
+    ) -> Option<Transmit<'static>> {
+        self.responses.poll_transmit(config, max_run)
     }
 
+    /// Handles a packet of a request, or a run of `packets` MIDDLE packets.
+    #[allow(clippy::too_many_arguments)] // Everything that a request may change.
     pub(super) fn handle_request(
         &mut self,
         packet: &Packet<'_>,
+        packets: u32,
         info: &OpcodeInfo,
         config: &Config,
         receives: Option<&mut ReceiveQueue>,
@@ -179,14 +194,25 @@ impl Responder {
     ) -> Result<(), Refused> {
         let by = accessor(config, receives.as_deref());
         // Step 1: PSN (IBA 9.7.4.1.1).
-        let sequence = self.expected.near(packet.bth.psn);
+        let mut sequence = self.expected.near(packet.bth.psn);
+        self.run = packets;
+        let rest;
+        let mut packet = packet;
+        if sequence < self.expected && sequence.plus(packets) > self.expected {
+            // The first packets of the run are duplicates.
+            let before = self.expected.since(sequence);
+            self.counters.duplicate_request += u64::from(before);
+            (sequence, self.run) = (self.expected, packets - before);
+            rest = without(packet, before, config);
+            packet = &rest;
+        }
         if sequence < self.expected {
-            self.counters.duplicate_request += 1;
+            self.counters.duplicate_request += u64::from(packets);
             self.duplicate(sequence, packet, info, config, by, memory);
             return Ok(());
         }
         if sequence > self.expected {
-            self.counters.out_of_sequence += 1;
+            self.counters.out_of_sequence += u64::from(packets);
             if sequence.since(self.expected) > PSN_WINDOW {
                 // Not from the connection's requester: a NAK would make it retransmit needlessly.
                 self.counters.out_of_window_request += 1;
@@ -257,6 +283,16 @@ fn accessor(config: &Config, receives: Option<&ReceiveQueue>) -> Option<Accessor
         Role::Both | Role::Initiator => config.pd,
     };
     Some(Accessor { pd, queue_pair: config.number })
+}
+
+/// A run of MIDDLE packets without the first ones.
+pub(super) fn without<'a>(packet: &Packet<'a>, first: u32, config: &Config) -> Packet<'a> {
+    let bytes = (first as usize * usize::from(config.mtu)).min(packet.payload.len());
+    let mut rest = *packet;
+    rest.bth.psn = packet.bth.psn.add(first);
+    rest.payload = &packet.payload[bytes..];
+    rest.payload_len -= bytes;
+    rest
 }
 
 /// The memory range that a request accesses.

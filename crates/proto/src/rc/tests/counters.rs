@@ -31,15 +31,18 @@ fn counts_nothing_without_faults() {
 #[test]
 fn counts_a_lost_ack() {
     let [requester, responder] = with_lost(write(1, 100), &[1]);
-    assert_eq!(requester, Counters { local_ack_timeout_err: 1, ..Counters::default() });
+    assert_eq!(
+        requester,
+        Counters { local_ack_timeout_err: 1, retrans_pkts: 1, ..Counters::default() }
+    );
     assert_eq!(responder, Counters { duplicate_request: 1, ..Counters::default() });
 }
 
 #[test]
 fn counts_a_lost_request() {
-    // The second of packets 0 to 3: two arrive behind the gap.
+    // The second of packets 0 to 3: two arrive behind the gap, and the last three are sent again.
     let [requester, responder] = with_lost(write(1, 4096), &[1]);
-    assert_eq!(requester, Counters { packet_seq_err: 1, ..Counters::default() });
+    assert_eq!(requester, Counters { packet_seq_err: 1, retrans_pkts: 3, ..Counters::default() });
     assert_eq!(responder, Counters { out_of_sequence: 2, ..Counters::default() });
 }
 
@@ -47,7 +50,10 @@ fn counts_a_lost_request() {
 fn counts_a_lost_read_response() {
     // The request, then the second of responses 1 to 4: the missing ones are requested again.
     let [requester, responder] = with_lost(read(1, 4096), &[2]);
-    assert_eq!(requester, Counters { implied_nak_seq_err: 1, ..Counters::default() });
+    assert_eq!(
+        requester,
+        Counters { implied_nak_seq_err: 1, retrans_pkts: 1, ..Counters::default() }
+    );
     assert_eq!(responder, Counters { duplicate_request: 1, ..Counters::default() });
 }
 
@@ -64,7 +70,10 @@ fn counts_rnr_naks() {
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::Success)]);
     let [requester, responder] = take_counters(&mut pair);
-    assert_eq!(requester, Counters { rnr_nak_retry_err: 1, ..Counters::default() });
+    assert_eq!(
+        requester,
+        Counters { rnr_nak_retry_err: 1, retrans_pkts: 1, ..Counters::default() }
+    );
     assert_eq!(responder, Counters::default());
 }
 

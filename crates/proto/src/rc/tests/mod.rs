@@ -15,4 +15,5 @@ mod probes;
 mod programs;
 mod responses;
 mod rules;
+mod runs;
 mod xrc;

@@ -5,7 +5,7 @@ use std::vec;
 use std::vec::Vec;
 
 use ferroce_wire::number::{PKey, Psn, Qpn};
-use ferroce_wire::opcode::Opcode;
+use ferroce_wire::opcode::{Opcode, Position};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::RnrTimer;
 
@@ -52,6 +52,8 @@ pub(super) struct Pair {
     pub(super) lost: Vec<usize>,
     /// Whether the network marks all packets.
     pub(super) marking: bool,
+    /// MIDDLE packets may be sent as runs, of random lengths up to this.
+    pub(super) max_run: u32,
 }
 
 /// A configuration for tests.
@@ -107,6 +109,7 @@ impl Pair {
             log: Vec::new(),
             lost: Vec::new(),
             marking: false,
+            max_run: 1,
         }
     }
 
@@ -118,9 +121,12 @@ impl Pair {
     /// Sends all packets that may be sent, and collects completions.
     pub(super) fn drain(&mut self) {
         for side in 0..2 {
-            let mut buffer = vec![0; 8192];
+            let mut buffer = vec![0; 1 << 17];
             loop {
                 let host = &mut self.hosts[side];
+                if self.max_run > 1 {
+                    host.qp.set_max_run(1 + self.random.below(self.max_run.into()) as u32);
+                }
                 let mut budget = Budget::UNLIMITED;
                 let polled = host.qp.poll_transmit(self.now, &mut budget, &mut host.memory);
                 let Some(transmit) = polled else {
@@ -201,10 +207,20 @@ impl Pair {
             let Some(Reverse((_, _, to, bytes))) = self.flying.pop() else { return false };
             let packet = Packet::parse(&bytes).expect("what we send can be read");
             let Host { qp, receives, memory, .. } = &mut self.hosts[to];
-            qp.handle_packet(self.now, &packet, self.marking, Some(receives), memory);
+            let packets = run_length(&packet, qp.config().mtu);
+            assert!(packets <= self.max_run);
+            qp.handle_run(self.now, &packet, packets, self.marking, Some(receives), memory);
         } else {
             self.hosts.iter_mut().for_each(|host| host.qp.handle_timeout(self.now));
         }
         true
+    }
+}
+
+/// The packets of a run: only MIDDLE packets form one.
+pub(super) fn run_length(packet: &Packet<'_>, mtu: u16) -> u32 {
+    match packet.bth.opcode.info().map(|info| info.position) {
+        Some(Position::Middle) => (packet.payload_len / usize::from(mtu)) as u32,
+        _ => 1,
     }
 }

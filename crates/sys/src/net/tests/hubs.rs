@@ -136,7 +136,7 @@ fn a_message_without_a_ring_is_refused() {
     let hub = Hub::new().unwrap();
     assert!(hub.announce(address, 5));
     let name = Directory::read(address).unwrap().ring(5).unwrap().name.clone();
-    for message in [&b"Fr\0\x01"[..], b"Fr\0\x02", b"", b"Fr\0\x01more"] {
+    for message in [&b"Fr\0\x02"[..], b"Fr\0\x01", b"", b"Fr\0\x02more"] {
         let socket = raw_connection(&name);
         rustix::net::send(&socket, message, rustix::net::SendFlags::empty()).unwrap();
         wait(&hub);

@@ -15,11 +15,14 @@ use super::identification::Identifications;
 use super::sink::Reporter;
 use super::stamp::Stamp;
 use super::text::{count_of, duration};
-use super::window::{ExtendedPsn, TrackedRequest, Window};
+use super::window::{ExtendedPsn, FIRST_SEQUENCE, TrackedRequest, Window};
 
 /// Packets before the first one seen that a response may refer to: they may be lost before the capture point, and the
 /// responder then requests them.
 const MAX_UNSEEN_BEFORE_FIRST: u64 = 64;
+
+/// Probes of the last packet that a program may leave unanswered when it ends.
+const MAX_UNANSWERED_PROBES: u32 = 2;
 
 /// Completed packets remembered, to distinguish a duplicate from a retransmission.
 const MAX_FINISHED: usize = 32;
@@ -30,6 +33,7 @@ enum RetransmitCause {
     SequenceNak,
     RnrNak(RnrTimer),
     MissingResponse,
+    LostResponse,
     Timeout,
 }
 
@@ -48,6 +52,18 @@ struct FinishedPacket {
     sequence: u64,
     identification: Option<u16>,
     last_time: i64,
+    answered: Option<i64>,
+}
+
+/// A packet that was sent again without a visible reason, which the next packet may turn out to be the first of a run.
+#[derive(Clone, Copy, Debug)]
+struct ProbedPacket {
+    sequence: u64,
+    psn: Psn,
+    time: i64,
+    /// The time that the requester had waited.
+    waited: i64,
+    was_answered: bool,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +76,11 @@ pub(super) struct Requester {
     trigger: Option<GoBackTrigger>,
     /// Current run of retransmissions: its cause and the next sequence number.
     retransmit_run: Option<(RetransmitCause, u64)>,
+    probed: Option<ProbedPacket>,
+    /// The sequence number of the last request packet, new or not.
+    last_sequence: Option<u64>,
+    /// When the last response was seen.
+    last_response: Option<i64>,
     finished: VecDeque<FinishedPacket>,
     /// Everything before it is completed, including packets no longer remembered.
     finished_before: u64,
@@ -72,6 +93,21 @@ pub(super) struct Requester {
     rnr_naks: u32,
     /// A fatal NAK was received: no further responses follow.
     failed: bool,
+    /// Bytes of the requests in the window.
+    in_flight: u64,
+}
+
+/// How far a requester is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// Bytes sent or requested and not acknowledged.
+    pub(super) in_flight: u64,
+    /// The first PSN in the capture.
+    pub(super) first_psn: u32,
+    /// PSNs used since the first.
+    pub(super) sent: u64,
+    /// PSNs acknowledged since the first.
+    pub(super) acknowledged: u64,
 }
 
 impl Requester {
@@ -91,6 +127,18 @@ impl Requester {
         (oldest..next.sequence).contains(&sequence) || reading
     }
 
+    /// Returns how far it is; `None` before its first request.
+    pub(super) fn progress(&self) -> Option<Progress> {
+        let next = self.next?;
+        let sent = next.sequence.saturating_sub(FIRST_SEQUENCE);
+        Some(Progress {
+            in_flight: self.in_flight,
+            first_psn: next.psn.sub(sent as u32).0,
+            sent,
+            acknowledged: self.finished_before.saturating_sub(FIRST_SEQUENCE).min(sent),
+        })
+    }
+
     /// Keeps a request until it is completed. If the budget is exhausted, evicts the oldest, whose acknowledgement is
     /// assumed to be missing from the capture.
     fn insert(&mut self, request: TrackedRequest, reporter: &mut Reporter<'_>) {
@@ -99,13 +147,16 @@ impl Requester {
                 self.assembly.add(&oldest, Ending::Acknowledged, reporter);
             }
         }
-        if self.window.insert(request).is_none() {
-            reporter.sink.window_budget.acquire();
+        self.in_flight += request.bytes();
+        match self.window.insert(request) {
+            Some(replaced) => self.in_flight -= replaced.bytes(),
+            None => reporter.sink.window_budget.acquire(),
         }
     }
 
     fn pop(&mut self, reporter: &mut Reporter<'_>) -> Option<TrackedRequest> {
         let request = self.window.pop()?;
+        self.in_flight -= request.bytes();
         reporter.sink.window_budget.release();
         Some(request)
     }
@@ -120,22 +171,28 @@ impl Requester {
                 self.finished.pop_front();
             }
             self.finished_before = self.finished_before.max(request.end());
-            let TrackedRequest { sequence, identification, last, .. } = request;
+            let TrackedRequest { sequence, identification, last, finished, .. } = request;
             self.finished.push_back(FinishedPacket {
                 sequence,
                 identification,
                 last_time: last.time,
+                answered: request.answered.or(finished.map(|stamp| stamp.time)),
             });
         }
     }
 
     /// Reports unfinished requests at the end of the capture or connection.
     pub(super) fn finish(&mut self, reporter: &mut Reporter<'_>) {
-        if let Some(request) =
-            self.window.front().filter(|request| !self.failed && request.sends > 1)
-        {
+        let tried_in_vain = |request: &&TrackedRequest| {
+            // A response after the last attempt shows that the peer is there.
+            let silent = self.last_response.is_none_or(|time| time < request.last.time);
+            let probed = silent && request.probes > MAX_UNANSWERED_PROBES;
+            !self.failed && (request.sends > 1 || probed)
+        };
+        if let Some(request) = self.window.front().filter(tried_in_vain) {
             reporter.at = request.last;
-            let attempts = count_of(u64::from(request.sends), "attempt");
+            let repeated = request.sends - 1 + request.probes;
+            let attempts = count_of(u64::from(repeated) + 1, "attempt");
             if self.rnr_naks > 0 {
                 let text = format!(
                     "PSN {} was never accepted: {attempts}, each answered with an RNR NAK; the receiver never posted a receive request",
@@ -143,12 +200,17 @@ impl Requester {
                 );
                 reporter.anomaly(AnomalyKind::RnrRetryExceeded, request.psn, text);
             } else {
-                let step = (request.last.time - request.first.time) / i64::from(request.sends - 1);
+                let step = (request.last.time - request.first.time) / i64::from(repeated.max(1));
                 let text = format!(
                     "PSN {} got no response: {attempts}, {} apart; the peer's queue pair does not exist, or the path is broken",
                     request.psn,
                     duration(step)
                 );
+                if request.probes > 0 {
+                    let waited = duration(request.last.time - request.first.time);
+                    let text = format!("no response to PSN {} for {waited}", request.psn);
+                    reporter.anomaly(AnomalyKind::Timeout, request.psn, text);
+                }
                 reporter.anomaly(AnomalyKind::RetryExceeded, request.psn, text);
             }
         }
@@ -168,6 +230,7 @@ impl RetransmitCause {
                 format!("after RNR NAK, wait {}", duration(timer.duration().as_nanos() as i64))
             }
             Self::MissingResponse => "after a missing response (implied NAK)".to_owned(),
+            Self::LostResponse => "after a response that did not arrive".to_owned(),
             Self::Timeout => "after timeout".to_owned(),
         }
     }

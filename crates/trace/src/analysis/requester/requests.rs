@@ -2,7 +2,7 @@
 
 use ferroce_wire::number::Psn;
 
-use super::{Requester, RetransmitCause};
+use super::{FinishedPacket, ProbedPacket, Requester, RetransmitCause};
 use crate::analysis::anomaly::AnomalyKind;
 use crate::analysis::sink::Reporter;
 use crate::analysis::text::{duration, psns};
@@ -11,9 +11,21 @@ use crate::analysis::window::{ExtendedPsn, ObservedPacket, TrackedRequest};
 /// A PSN jump beyond this is a new connection on the same queue pair, not loss.
 const RESTART_DISTANCE: u32 = 1 << 16;
 
-/// A packet repeated within this time without a reason to retransmit was duplicated on the path: no retransmission timer
-/// is that short.
+/// A packet repeated within this time without a reason to retransmit was duplicated on the path: no requester waits that
+/// short. Only if the capturing host was not idle for [`NO_PAUSE_NS`], after which packets may have waited for it.
 const DUPLICATE_WINDOW_NS: i64 = 100_000;
+const MIN_TIMEOUT_NS: i64 = DUPLICATE_WINDOW_NS;
+const NO_PAUSE_NS: i64 = 1_000_000;
+
+/// The shortest time in which a requester can react to a response.
+const MIN_ROUND_TRIP_NS: i64 = 1_000;
+
+/// A requester that repeats only its oldest and newest packet, earlier than this, asks for an acknowledgement; it has not
+/// given them up. Most ACK timeouts are longer (67 ms and more).
+const MAX_PROBE_WAIT_NS: i64 = 60_000_000;
+
+/// Probes of one packet. More attempts are those of the ACK timer.
+const MAX_PROBES: u32 = 6;
 
 /// Consecutive packets of a run of retransmissions follow within this time.
 const RETRANSMIT_RUN_GAP_NS: i64 = 1_000_000;
@@ -37,6 +49,10 @@ enum OldPacketKind {
     Retransmission { cause: Option<RetransmitCause>, reordered: bool },
     /// Retransmission after this time without a response.
     TimedOut(i64),
+    /// A packet repeated alone, after this time without a response.
+    Probe { waited: i64, was_answered: bool },
+    /// The packets after a probed one are repeated as well.
+    WentBack(ProbedPacket),
 }
 
 impl Requester {
@@ -91,6 +107,7 @@ impl Requester {
             self.identifications.any_packet(observed.identification);
         }
         self.last_time = observed.stamp.time;
+        self.last_sequence = Some(sequence);
         self.request_gaps = observed.gaps;
     }
 
@@ -129,6 +146,15 @@ impl Requester {
                 cause
             }
             OldPacketKind::TimedOut(elapsed) => {
+                let was_probed =
+                    self.window.find(sequence).is_some_and(|request| request.probes > 0);
+                let first = self.probed.filter(|first| was_probed && first.sequence == sequence);
+                if let Some(first) = first {
+                    self.report_going_back(first, reporter);
+                }
+                let time = observed.stamp.time;
+                let (waited, was_answered) = (elapsed, false);
+                self.probed = Some(ProbedPacket { sequence, psn, time, waited, was_answered });
                 let text = format!(
                     "no response to PSN {psn} for {}: the retransmission timer expired",
                     duration(elapsed)
@@ -136,6 +162,22 @@ impl Requester {
                 reporter.anomaly(AnomalyKind::Timeout, psn, text);
                 Some(RetransmitCause::Timeout)
             }
+            OldPacketKind::Probe { waited, was_answered } => {
+                let text = format!(
+                    "PSN {psn} sent again after {}: its acknowledgement is late or lost",
+                    duration(waited)
+                );
+                reporter.anomaly(AnomalyKind::Probe, psn, text);
+                if let Some(request) = self.window.find(sequence) {
+                    request.probes += 1;
+                    request.last = observed.stamp;
+                    request.response_missing = false;
+                }
+                let time = observed.stamp.time;
+                self.probed = Some(ProbedPacket { sequence, psn, time, waited, was_answered });
+                return self.window.mark_retransmitted(sequence);
+            }
+            OldPacketKind::WentBack(first) => self.report_going_back(first, reporter),
         };
         let why = cause.map(|cause| format!(" {}", cause.text())).unwrap_or_default();
         let text = format!("PSN {psn} retransmitted{why}");
@@ -153,32 +195,95 @@ impl Requester {
         self.window.mark_retransmitted(sequence);
     }
 
+    /// Reports why a requester went back to a packet that looked like a probe at first, if it is known.
+    fn report_going_back(
+        &mut self,
+        first: ProbedPacket,
+        reporter: &mut Reporter<'_>,
+    ) -> Option<RetransmitCause> {
+        let mut end = first.sequence + 1;
+        if let Some(request) = self.window.find(first.sequence).filter(|request| request.probes > 0)
+        {
+            request.sends += 1;
+            request.probes -= 1;
+            end = request.end();
+        }
+        self.probed = None;
+        let psn = first.psn;
+        if first.waited >= REORDER_WINDOW_NS
+            || !first.was_answered && first.waited >= MIN_TIMEOUT_NS
+        {
+            let waited = duration(first.waited);
+            let text =
+                format!("no response to PSN {psn} for {waited}: the retransmission timer expired");
+            reporter.anomaly(AnomalyKind::Timeout, psn, text);
+            self.retransmit_run = Some((RetransmitCause::Timeout, end));
+            return Some(RetransmitCause::Timeout);
+        }
+        if first.was_answered && reporter.tally().count(AnomalyKind::Reordered) == 0 {
+            let text = format!(
+                "a response to PSN {psn} was lost after the capture point, or is not yet read"
+            );
+            reporter.anomaly(AnomalyKind::LostAfterCapture, psn, text);
+            return Some(RetransmitCause::LostResponse);
+        }
+        None
+    }
+
     /// Classifies a packet older than the newest one by its IPv4 identification, a pending reason to go back, and time.
     fn classify_old(&mut self, observed: &ObservedPacket<'_>, sequence: u64) -> OldPacketKind {
         let now = observed.stamp.time;
         let earlier = self.window.find(sequence);
         let first_lost = earlier.as_ref().is_some_and(|request| request.first_lost);
+        let (probes, end) =
+            earlier.as_ref().map_or((0, sequence + 1), |request| (request.probes, request.end()));
         let earlier = match earlier {
-            Some(request) => Some((request.identification, request.last.time)),
-            None => (self.finished.iter().rev().find(|packet| packet.sequence == sequence))
-                .map(|packet| (packet.identification, packet.last_time)),
+            Some(request) => Some(FinishedPacket {
+                sequence: request.sequence,
+                identification: request.identification,
+                last_time: request.last.time,
+                answered: request.answered.or(request.finished.map(|stamp| stamp.time)),
+            }),
+            None => self.finished.iter().rev().find(|packet| packet.sequence == sequence).copied(),
         };
         // A run of retransmissions continues where it was; some of its packets may be lost before the capture point.
         let running = now - self.last_time < RETRANSMIT_RUN_GAP_NS;
-        let run = self.retransmit_run.filter(|(_, next)| running && *next <= sequence);
+        // A busy host may pause within a run.
+        let paused = now - self.last_time < GO_BACK_DELAY_NS;
+        let run = self
+            .retransmit_run
+            .filter(|(_, next)| running && *next <= sequence || paused && *next == sequence);
         let trigger = self.trigger.filter(|trigger| {
             let recent = now - trigger.time < GO_BACK_DELAY_NS;
             trigger.from <= sequence
                 && (recent || matches!(trigger.cause, RetransmitCause::RnrNak(_)))
         });
         let has_cause = run.is_some() || trigger.is_some();
-        let elapsed = now - earlier.map_or(self.last_time, |(_, time)| time);
+        let elapsed = now - earlier.map_or(self.last_time, |earlier| earlier.last_time);
+        // A requester waits from its last progress on.
+        let waited = self.last_response.map_or(elapsed, |time| elapsed.min(now - time));
+        let was_answered = earlier
+            .and_then(|earlier| earlier.answered)
+            .is_some_and(|time| now - time >= MIN_ROUND_TRIP_NS);
 
         let ids = &self.identifications;
-        if let Some((identification, _)) = earlier {
-            let same = ids.same_packet(identification, observed.identification);
-            if same.unwrap_or(!has_cause && elapsed < DUPLICATE_WINDOW_NS) {
-                return OldPacketKind::Duplicate;
+        if let Some(earlier) = earlier {
+            let buffered = observed.since_pause.is_some_and(|time| time < NO_PAUSE_NS);
+            let unexplained = !has_cause
+                && probes == 0
+                && elapsed < DUPLICATE_WINDOW_NS
+                && !was_answered
+                && !observed.outbound;
+            // Before the newest packet, a probe repeats the oldest.
+            let first_in_flight =
+                self.window.front().is_none_or(|oldest| oldest.sequence >= earlier.sequence);
+            let probable = buffered && first_in_flight;
+            let adjacent = self.last_sequence == Some(sequence);
+            match ids.same_packet(earlier.identification, observed.identification) {
+                Some(true) => return OldPacketKind::Duplicate,
+                None if unexplained && adjacent && !probable => return OldPacketKind::Duplicate,
+                None if unexplained && first_lost => return OldPacketKind::ReorderedFirstCopy,
+                _ => {}
             }
         }
         // An acknowledged packet was transmitted before, even if it is no longer remembered.
@@ -196,6 +301,23 @@ impl Requester {
             self.trigger = None;
         }
         match run.map(|(cause, _)| cause).or(trigger.map(|trigger| trigger.cause)) {
+            None if !reordered && (earlier.is_some() || forgotten) => {
+                let newest = self.next.is_some_and(|next| next.sequence == end);
+                let first = self.probed.filter(|first| {
+                    first.sequence < sequence && now - first.time < RETRANSMIT_RUN_GAP_NS
+                });
+                // The wait doubles with each probe, and an ACK timer waits as long as before.
+                let before = self.probed.filter(|first| first.sequence == sequence);
+                let doubles =
+                    before.is_none_or(|before| waited > before.waited + before.waited / 2);
+                match first {
+                    Some(first) if !newest => OldPacketKind::WentBack(first),
+                    _ if doubles && probes < MAX_PROBES && waited < MAX_PROBE_WAIT_NS << probes => {
+                        OldPacketKind::Probe { waited, was_answered }
+                    }
+                    _ => OldPacketKind::TimedOut(elapsed),
+                }
+            }
             // The time without a response is unknown for packets no longer remembered.
             None if !reordered && !forgotten => OldPacketKind::TimedOut(elapsed),
             cause => OldPacketKind::Retransmission { cause, reordered },

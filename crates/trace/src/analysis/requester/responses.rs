@@ -24,6 +24,7 @@ impl Requester {
             return reporter.anomaly(AnomalyKind::UnseenAcknowledged, psn, text);
         };
         let sequence = next.sequence_of(psn);
+        self.last_response = Some(observed.stamp.time);
         let syndrome = observed.packet.extensions.aeth.map(|aeth| aeth.syndrome.kind());
         let gap = observed.gaps > std::mem::replace(&mut self.response_gaps, observed.gaps);
         match (observed.info.operation, syndrome) {
@@ -113,6 +114,7 @@ impl Requester {
                     reporter.tally().naks_after_rnr += 1;
                     format!("responder still expects PSN {psn}, which it was not ready for")
                 } else {
+                    self.report_lost_after_capture(sequence, reporter);
                     let cause = RetransmitCause::SequenceNak;
                     self.trigger = Some(GoBackTrigger::new(cause, sequence, observed.stamp));
                     format!("responder expects PSN {psn}: it was lost or reordered")
@@ -145,6 +147,23 @@ impl Requester {
         }
     }
 
+    /// Reports that the responder misses a packet that the capture contains, unless it said so before.
+    fn report_lost_after_capture(&mut self, sequence: u64, reporter: &mut Reporter<'_>) {
+        let repeated = self.trigger.is_some_and(|trigger| {
+            trigger.from == sequence && trigger.cause == RetransmitCause::SequenceNak
+        });
+        // On a path that reorders, it is likely to arrive late.
+        if repeated || reporter.tally().count(AnomalyKind::Reordered) > 0 {
+            return;
+        }
+        let Some(request) = self.window.find(sequence).filter(|request| !request.first_lost) else {
+            return;
+        };
+        let psn = request.psn;
+        let text = format!("PSN {psn} did not arrive: lost after the capture point, or reordered");
+        reporter.anomaly(AnomalyKind::LostAfterCapture, psn, text);
+    }
+
     /// Marks the request at `sequence` as refused and returns its description.
     fn mark_refused(&mut self, sequence: u64, reporter: &Reporter<'_>) -> String {
         self.failed = true;
@@ -170,6 +189,7 @@ impl Requester {
         match self.window.find(sequence).filter(|request| request.finished.is_none()) {
             Some(request) => {
                 request.responses += 1;
+                request.answered.get_or_insert(observed.stamp.time);
                 request.finished = Some(observed.stamp);
                 let start = request.sequence;
                 self.window.complete(start);
@@ -226,6 +246,7 @@ impl Requester {
             return;
         }
         request.responses += 1;
+        request.answered.get_or_insert(observed.stamp.time);
         request.next_response += 1;
         request.response_missing = false;
         request.response_bytes += observed.packet.payload_len as u64;

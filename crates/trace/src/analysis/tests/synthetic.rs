@@ -213,7 +213,9 @@ fn a_probe_repeats_the_oldest_and_the_newest_packet_alone() {
         wire.ack(B, 1, 4);
         wire.report().anomaly_counts
     };
-    assert_eq!(run(&[0, 4]), [("timeout", 1), ("retransmission", 2)].into());
+    assert_eq!(run(&[0, 4]), [("probe", 2)].into());
+    let all = run(&[0, 1, 2, 3, 4]);
+    assert_eq!(all, [("probe", 1), ("timeout", 1), ("retransmission", 4)].into(), "go-back-N");
     let missing = run(&[0, 3, 4]);
     assert_eq!(
         missing.get("missing_request"),

@@ -60,16 +60,30 @@ impl<W: Write> PcapngWriter<W> {
 
     /// Describes an interface and returns its number, for [`Packet::on_interface`].
     pub fn add_interface(&mut self, link: LinkType, name: Option<&str>) -> Result<u32, WriteError> {
+        self.describe_interface(link, name, None, MAX_WRITTEN_LEN as u32)
+    }
+
+    /// As [`PcapngWriter::add_interface`], with a description and the limit of bytes captured per packet; 0 is none.
+    pub fn describe_interface(
+        &mut self,
+        link: LinkType,
+        name: Option<&str>,
+        description: Option<&str>,
+        snap_len: u32,
+    ) -> Result<u32, WriteError> {
         self.options.clear();
         if let Some(name) = name {
             self.option(option_code::INTERFACE_NAME, name.as_bytes())?;
+        }
+        if let Some(description) = description {
+            self.option(option_code::INTERFACE_DESCRIPTION, description.as_bytes())?;
         }
         let resolution = [Resolution::NANOSECONDS.as_option()];
         self.option(option_code::INTERFACE_RESOLUTION, &resolution)?;
         // Section 4.2.
         let mut body = [0; INTERFACE_FIXED_LEN - 8];
         body[0..2].copy_from_slice(&link.0.to_le_bytes());
-        body[4..8].copy_from_slice(&(MAX_WRITTEN_LEN as u32).to_le_bytes());
+        body[4..8].copy_from_slice(&snap_len.to_le_bytes());
         self.block(block_type::INTERFACE_DESCRIPTION, &body, &[])?;
         let number = self.interfaces;
         self.interfaces += 1;
@@ -118,6 +132,11 @@ impl<W: Write> PcapngWriter<W> {
         body[4..8].copy_from_slice(&((units >> 32) as u32).to_le_bytes());
         body[8..12].copy_from_slice(&(units as u32).to_le_bytes());
         self.block(block_type::INTERFACE_STATISTICS, &body, &[])
+    }
+
+    /// The output. Bytes of blocks that were not flushed are missing in it.
+    pub fn get_ref(&self) -> &W {
+        self.output.get_ref()
     }
 
     /// Flushes all packets to the output, for readers of the growing file.

@@ -298,11 +298,11 @@ fn packet(row: &PacketRow, anomalies: &[&Anomaly], conversation: &Conversation) 
     }
     let repeated = |anomaly: &&Anomaly| {
         use AnomalyKind::{
-            Duplicate, RepeatedAcknowledge, RepeatedResponse, Retransmission, Timeout,
+            Duplicate, Probe, RepeatedAcknowledge, RepeatedResponse, Retransmission, Timeout,
         };
         matches!(
             anomaly.kind,
-            Duplicate | RepeatedAcknowledge | RepeatedResponse | Retransmission | Timeout
+            Duplicate | Probe | RepeatedAcknowledge | RepeatedResponse | Retransmission | Timeout
         )
     };
     let timeout = anomalies.iter().any(|anomaly| anomaly.kind == AnomalyKind::Timeout);

@@ -14,8 +14,13 @@ pub(super) fn head(file: &FileReport, columns: usize) -> Vec<Line> {
     let format = if file.format.is_empty() { "not a capture file" } else { &file.format };
     name.push(Tone::Faint, format!("  {format}, {}", units::bytes(file.file_bytes)));
     let mut lines = vec![name];
+    let excluded = (file.excluded_packets > 0).then(|| {
+        let packets = units::counted(file.excluded_packets, "packet");
+        Line::of(Tone::Faint, format!("  {packets} excluded by the filter"))
+    });
     if file.packets == 0 {
-        if file.problems_total == 0 {
+        lines.extend(excluded);
+        if file.problems_total == 0 && file.excluded_packets == 0 {
             lines.push(Line::of(Tone::Plain, "  no packets"));
         }
         return lines;
@@ -40,6 +45,7 @@ pub(super) fn head(file: &FileReport, columns: usize) -> Vec<Line> {
         start.push(Tone::Faint, format!("from {}", units::date(since)));
     }
     lines.extend(beside(start, verdicts(file), columns));
+    lines.extend(excluded);
     lines
 }
 

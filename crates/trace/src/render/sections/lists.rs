@@ -121,6 +121,8 @@ pub(super) fn packets(file: &FileReport, columns: usize) -> Vec<Line> {
     let mut lines = table.lines(columns);
     let traffic = file.conversations.iter().flat_map(|it| [it.a_to_b, it.b_to_a]);
     let total: u64 = traffic.map(|traffic| traffic.packets).sum();
+    // Conversations are counted in full, and the list has only what the filter selects.
+    let total = total.min(file.roce_packets);
     let hidden = total.saturating_sub(file.packet_list.len() as u64);
     lines.extend(more(hidden, ("packet", "packets"), "--max-packets"));
     lines

@@ -209,22 +209,38 @@ impl Connections {
     pub(crate) fn end_of_processes(&self, transport: MadTransport<'_>) {
         let Some(processes) = self.processes(transport) else { return };
         let ended = processes.take_ended();
+        if processes.take_capture_start() {
+            // The thread that joins a capture makes system calls and allocates the ring: not here.
+            let thread = std::thread::Builder::new().name("ferroce-collect".into());
+            let look = || thread.spawn(crate::tap::look_for_collectors);
+            let _ = ferroce_sys::signal::with_signals_blocked(look);
+        }
         if ended.is_empty() {
             return;
         }
+        // Another process, or the same one that closed its device and opened it again, may have the name by now, and
+        // connections that were established since: the peer of each connection is asked whether it knows it.
+        let (renewed, ended): (Vec<_>, Vec<_>) =
+            ended.into_iter().partition(|name| processes.watch(*name));
         // Packets they sent before may still be in a socket, of this process or of another one that forwards them.
         transport.flush();
         for (link, own) in transport.links() {
             self.act(transport, link, |manager, now| {
-                let with_ended = |connection: &ConnectionId| {
-                    let peer = manager.cm.peer(*connection);
-                    peer.is_some_and(|(peer, id)| {
-                        ended.contains(&process_name(peer, own.port(), id))
-                    })
+                let with = |names: &[ProcessName]| -> Vec<ConnectionId> {
+                    let is_named = |connection: &ConnectionId| {
+                        let peer = manager.cm.peer(*connection);
+                        peer.is_some_and(|(peer, id)| {
+                            names.contains(&process_name(peer, own.port(), id))
+                        })
+                    };
+                    manager.cm.established().filter(is_named).collect()
                 };
-                let lost: Vec<_> = manager.cm.established().filter(with_ended).collect();
+                let (lost, doubtful) = (with(&ended), with(&renewed));
                 for connection in lost {
                     let _ = manager.cm.peer_is_lost(now, connection);
+                }
+                for connection in doubtful {
+                    let _ = manager.cm.probe(now, connection);
                 }
             });
         }

@@ -5,9 +5,10 @@
 //! is ready to receive, if its peer is a process on this host that accepts rings ([`ferroce_sys::Hub`]), and through the
 //! sockets otherwise. Packets from both are accepted.
 //!
-//! A record is a packet behind the metadata that a socket would have reported. The ICRC is computed only where the packet
+//! A record is a packet, or a run of them ([`run`]), behind the metadata that a socket would have reported. The ICRC is computed only where the packet
 //! is captured: memory does not flip bits.
 
+mod run;
 mod rx;
 mod tx;
 
@@ -33,7 +34,7 @@ const RING_SIZE: usize = 1 << 20;
 
 /// Bytes before the packet in a record.
 const INFO: usize = forward_header::LENGTH;
-const MAX_RECORD: usize = INFO + MAX_PACKET;
+const MAX_RECORD: usize = INFO + MAX_PACKET + run::MAX_PAYLOAD;
 
 /// The rings of a device.
 #[derive(Debug)]

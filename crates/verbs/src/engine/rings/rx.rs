@@ -4,25 +4,28 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_memory::Placement;
 use ferroce_proto::time::Instant;
-use ferroce_sys::ring::Broken;
+use ferroce_sys::ring::{Broken, Taken};
 use ferroce_sys::{Incoming, RxDatagram, RxInfo, forward_header};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::packet::Packet;
+use ferroce_wire::transport::Bth;
 
 use super::super::adapter::{Adapter, now};
 use super::super::counters::count;
 use super::super::driver::Driver;
 use super::super::queue_pair::{Core, Inner};
 use super::super::rx::{ReceivedPacket, destination};
-use super::{INFO, RING_SIZE, RingState};
+use super::{INFO, MAX_PACKET, RING_SIZE, RingState, run};
 use crate::headers::{Headers, ICRC};
 use crate::sync::lock;
 
-/// The maximum number of records taken from a ring in one pass, and after how many their space is given back.
+/// The maximum number of records and bytes taken from a ring in one pass, and after how many bytes their space is given back.
 const MAX_BURST: usize = 64;
-const RELEASE: usize = 8;
+const MAX_BURST_BYTES: usize = 256 << 10;
+const RELEASE: usize = 32 << 10;
 
 impl RingState {
     /// Looks up the rings to receive from.
@@ -32,6 +35,25 @@ impl RingState {
             self.incoming = Arc::clone(&lock(&adapter.rings.incoming));
             self.version = version;
         }
+    }
+
+    /// Takes the next record of a ring. The payload of a long one stays there.
+    fn take<'a>(&mut self, ring: &'a Incoming) -> Result<Option<Taken<'a>>, Broken> {
+        ring.consumer.take_start(&mut self.record, INFO + MAX_PACKET, INFO + Bth::LEN)
+    }
+
+    /// Copies what is left of a record behind its start.
+    fn complete(&mut self, taken: &Taken<'_>) {
+        if let Some(rest) = taken.rest {
+            rest.copy_to(&mut self.record[taken.length - rest.len()..taken.length]);
+        }
+    }
+
+    /// The packets of the record, which is this long, by its first header.
+    fn packets(&self, length: usize, mtu: u16) -> u32 {
+        let header = self.record.get(INFO..).and_then(<[u8]>::first_chunk);
+        let payload = length.saturating_sub(INFO + Bth::LEN + ICRC);
+        header.map_or(1, |header| run::packets(&Bth::parse(header), payload, mtu))
     }
 
     /// The metadata of the record.
@@ -79,7 +101,7 @@ impl Driver {
             let ring = Arc::clone(&self.rings.incoming[index]);
             if self.receive_from(adapter, &ring) == Err(Broken) {
                 tracing::debug!("a process on this host has written nonsense");
-                count(&adapter.counters.malformed);
+                count(adapter.counters.malformed());
                 if let Some(hub) = adapter.rings.hub() {
                     hub.close(ring.id);
                 }
@@ -94,9 +116,9 @@ impl Driver {
     fn receive_from(&mut self, adapter: &Adapter, ring: &Incoming) -> Result<(), Broken> {
         let now = now();
         let mut result = Ok(());
-        let mut taken = 0;
-        let mut next = ring.consumer.take(&mut self.rings.record)?;
-        while let Some(mut length) = next {
+        let (mut taken, mut bytes, mut kept) = (0, 0, 0);
+        let mut next = self.rings.take(ring)?;
+        while let Some(mut record) = next {
             let number = destination(self.rings.record.get(INFO..).unwrap_or_default());
             let number = number.unwrap_or(Qpn(0));
             let core = adapter.tables.queue_pair(number).filter(|_| number.0 >= 3);
@@ -104,28 +126,34 @@ impl Driver {
             loop {
                 match (&core, &mut locked) {
                     (Some(core), Some(inner)) if self.rx.failing.is_none() => {
-                        self.ring_packet(adapter, core, inner, length, now);
+                        self.ring_packet(adapter, core, inner, &record, now);
                     }
                     // Faults may delay a packet until others have come.
                     _ => {
+                        let mtu = locked.as_ref().map(|inner| inner.endpoint.path_mtu());
                         locked = None;
-                        self.ring_datagram(adapter, length, now);
+                        self.rings.complete(&record);
+                        self.ring_datagram(adapter, mtu.unwrap_or(0), record.length, now);
                     }
                 }
                 taken += 1;
-                if taken % RELEASE == 0 && ring.consumer.release() {
-                    ring.wake();
+                (bytes, kept) = (bytes + record.length, kept + record.length);
+                if kept >= RELEASE {
+                    kept = 0;
+                    if ring.consumer.release() {
+                        ring.wake();
+                    }
                 }
                 next = None;
-                if taken < MAX_BURST {
+                if taken < MAX_BURST && bytes < MAX_BURST_BYTES {
                     // What came before nonsense is delivered.
-                    match ring.consumer.take(&mut self.rings.record) {
+                    match self.rings.take(ring) {
                         Ok(found) => next = found,
                         Err(broken) => result = Err(broken),
                     }
                 }
                 let Some(more) = next else { break };
-                length = more;
+                record = more;
                 if locked.is_none() || destination(&self.rings.record[INFO..]) != Some(number) {
                     break;
                 }
@@ -145,38 +173,76 @@ impl Driver {
         adapter: &Adapter,
         core: &Arc<Core>,
         inner: &mut Inner,
-        length: usize,
+        taken: &Taken<'_>,
         now: Instant,
     ) {
-        let Some(info) = self.rings.info() else { return count(&adapter.counters.malformed) };
-        let Some(bytes) = self.rings.record.get_mut(INFO..length) else {
-            return count(&adapter.counters.malformed);
+        let Some(info) = self.rings.info() else { return count(adapter.counters.malformed()) };
+        let (mtu, is_captured) = (inner.endpoint.path_mtu(), adapter.tap().is_some());
+        let packets = self.rings.packets(taken.length, mtu);
+        // Only the payload of a run is nothing but copied.
+        let shared = taken.rest.filter(|_| packets > 1 && !is_captured);
+        if shared.is_none() {
+            self.rings.complete(taken);
+        }
+        let Some(bytes) = self.rings.record.get_mut(INFO..taken.length) else {
+            return count(adapter.counters.malformed());
         };
         let local = SocketAddr::new(info.destination, adapter.options.port);
         let headers = Headers { source: info.source, destination: local };
-        if adapter.tap.is_some() {
-            add_icrc(bytes, &headers);
-        }
-        let Some(packet) = Packet::parse(bytes).ok() else {
-            return count(&adapter.counters.malformed);
+        let mut deliver = |bytes: &mut [u8], packets: u32| {
+            if is_captured {
+                add_icrc(bytes, &headers);
+            }
+            let Some(packet) = Packet::parse(bytes).ok() else {
+                return count(adapter.counters.malformed());
+            };
+            let length = bytes.len() + (packets as usize - 1) * run::OVERHEAD;
+            let Some(packet) = adapter.admit_form(packet, length, packets) else { return };
+            let counted = adapter.counters.local_packets_in();
+            counted.fetch_add(packets.into(), Ordering::Relaxed);
+            let identification = Identification::of_segment(0);
+            let received = ReceivedPacket {
+                packet,
+                packets,
+                bytes,
+                headers,
+                info: &info,
+                identification,
+                now,
+            };
+            adapter.record(&received, Some(inner));
+            match shared {
+                None => adapter.deliver(core, inner, &received),
+                Some(shared) => {
+                    let mut memory =
+                        Placement::new(&adapter.memory, received.packet.payload, shared);
+                    adapter.deliver_into(core, inner, &received, &mut memory);
+                }
+            }
         };
-        let Some(packet) = adapter.admit_form(packet, bytes.len()) else { return };
-        count(&adapter.counters.local_packets_in);
-        let identification = Identification::of_segment(0);
-        let received = ReceivedPacket { packet, bytes, headers, info: &info, identification, now };
-        adapter.record(&received, Some(inner));
-        adapter.deliver(core, inner, &received);
+        match packets {
+            2.. if is_captured => run::split(bytes, mtu, |single| deliver(single, 1)),
+            packets => deliver(bytes, packets),
+        }
     }
 
     /// Handles a packet as one from a socket: for faults, and for packets whose QP does not exist.
-    fn ring_datagram(&mut self, adapter: &Adapter, length: usize, now: Instant) {
-        let Some(info) = self.rings.info() else { return count(&adapter.counters.malformed) };
+    fn ring_datagram(&mut self, adapter: &Adapter, mtu: u16, length: usize, now: Instant) {
+        let Some(info) = self.rings.info() else { return count(adapter.counters.malformed()) };
         let mut record = std::mem::take(&mut self.rings.record);
         let local = SocketAddr::new(info.destination, adapter.options.port);
         if let Some(bytes) = record.get_mut(INFO..length) {
-            add_icrc(bytes, &Headers { source: info.source, destination: local });
-            let info = RxInfo { length: bytes.len(), segment: bytes.len(), ..info };
-            self.datagram(adapter, &RxDatagram { info: &info, data: bytes }, local, now);
+            let mut deliver = |bytes: &mut [u8]| {
+                add_icrc(bytes, &Headers { source: info.source, destination: local });
+                let info = RxInfo { length: bytes.len(), segment: bytes.len(), ..info };
+                self.datagram(adapter, &RxDatagram { info: &info, data: bytes }, local, now);
+            };
+            let packets =
+                Packet::parse(bytes).map(|one| run::packets(&one.bth, one.payload_len, mtu));
+            match packets {
+                Ok(2..) => run::split(bytes, mtu, deliver),
+                _ => deliver(bytes),
+            }
         }
         self.rings.record = record;
     }

@@ -10,14 +10,13 @@ use ferroce_sys::ring::{Broken, Producer};
 use ferroce_wire::icrc::hidden::Identification;
 
 use super::super::adapter::Adapter;
-use super::super::counters::count;
 use super::super::driver::Driver;
 use super::super::queue_pair::{Core, Inner};
 use super::super::tx::{DEFAULT_HOPS, TURN, TurnEnd};
-use super::{INFO, MAX_RECORD, RingRoute, RingTo};
+use super::{INFO, MAX_RECORD, RingRoute, RingTo, run};
 use crate::headers::ICRC;
 use crate::sync::lock;
-use crate::tap::{Direction, Owner, PacketMetadata};
+use crate::tap::{Direction, Owner, PacketMetadata, Tap};
 
 /// Records are published when they have this many bytes, so that the receiver copies while the sender does.
 const PUBLISH: usize = 16 << 10;
@@ -36,9 +35,14 @@ impl Driver {
         let mut producer = lock(&to.ring.producer);
         let mut packets = 0;
         let mut end = TurnEnd::Over;
+        // A capture that begins during the turn gets whole packets from the next one on.
+        let tap = adapter.tap();
+        let mtu = inner.endpoint.path_mtu();
+        let max_run = if tap.is_some() { 1 } else { run::MAX_PAYLOAD / usize::from(mtu).max(1) };
+        inner.endpoint.set_max_run(max_run as u32);
         while packets < TURN {
-            match write_packet(adapter, core, inner, route, &mut producer, now) {
-                Written::Packet => packets += 1,
+            match write_packet(adapter, core, inner, route, &mut producer, now, tap) {
+                Written::Packets(count) => packets += count,
                 Written::Nothing => {
                     end = TurnEnd::Done;
                     break;
@@ -96,7 +100,8 @@ fn wait_for_ring(
 }
 
 enum Written {
-    Packet,
+    /// This many packets, which may be a run.
+    Packets(usize),
     /// The QP has nothing to send.
     Nothing,
     /// The ring is full.
@@ -119,6 +124,7 @@ fn write_packet(
     route: &RingRoute,
     producer: &mut Producer,
     now: Instant,
+    tap: Option<&Tap>,
 ) -> Written {
     let mut ended = route.to.ended.load(Ordering::Relaxed);
     let mut dropped = [0; 0];
@@ -138,25 +144,26 @@ fn write_packet(
     let outgoing = inner.endpoint.poll_transmit(now, &mut budget, &mut memory);
     let Some(outgoing) = outgoing else { return Written::Nothing };
     let bth = outgoing.transmit.bth;
+    let (aeth, payload) = (outgoing.transmit.extensions.aeth, outgoing.transmit.payload.len());
     if ended {
         if bth.opcode.info().is_some_and(|info| info.request) {
             inner.endpoint.handle_link_down(now);
         }
-        return Written::Packet;
+        return Written::Packets(1);
     }
     let Some((info, room)) = room.split_first_chunk_mut::<INFO>() else { return Written::Full };
     *info = route.info;
     let length = match outgoing.transmit.encode(&memory, room) {
         Ok(length) => length,
-        Err(EncodeError::Duplicate(_)) => return Written::Packet,
+        Err(EncodeError::Duplicate(_)) => return Written::Packets(1),
         Err(error) => {
             let local = matches!(error, EncodeError::Local(_));
             inner.endpoint.handle_denied(bth.psn, local);
-            return Written::Packet;
+            return Written::Packets(1);
         }
     };
     let whole = length + ICRC;
-    if let (Some(tap), Some(sent)) = (&adapter.tap, inner.route) {
+    if let (Some(tap), Some(sent)) = (tap, inner.route) {
         let headers = adapter.port.headers(&sent);
         let icrc = headers.icrc(&room[..length], 0);
         room[length..whole].copy_from_slice(&icrc);
@@ -176,11 +183,15 @@ fn write_packet(
         room[length..whole].fill(0);
     }
     producer.commit(INFO + whole);
-    count(&adapter.counters.packets_out);
-    count(&adapter.counters.local_packets_out);
-    adapter.counters.bytes_out.fetch_add(whole as u64, Ordering::Relaxed);
+    let packets = run::packets(&bth, payload, inner.endpoint.path_mtu());
+    inner.stats.sent(&bth, aeth, payload, packets);
+    let counters = &adapter.counters;
+    let bytes = whole + (packets as usize - 1) * run::OVERHEAD;
+    counters.packets_out().fetch_add(packets.into(), Ordering::Relaxed);
+    counters.local_packets_out().fetch_add(packets.into(), Ordering::Relaxed);
+    counters.bytes_out().fetch_add(bytes as u64, Ordering::Relaxed);
     if producer.unpublished() >= PUBLISH {
         route.to.show(producer);
     }
-    Written::Packet
+    Written::Packets(packets as usize)
 }

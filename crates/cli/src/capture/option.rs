@@ -6,8 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use clap::{Args, ValueHint};
-use ferroce::{EnvironmentError, Options};
+use clap::{Args, ValueEnum, ValueHint};
+use ferroce::{CapturePolicy, EnvironmentError, Options};
 use ferroce_sys::signal::{Signal, Signals};
 
 use crate::style::Screen;
@@ -20,6 +20,55 @@ pub(crate) struct CaptureArgs {
     /// The variable FERROCE_CAPTURE does the same.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) capture: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+}
+
+/// The option for what a capture does when it cannot keep up.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct PolicyArgs {
+    /// What --capture does when packets come faster than they can be written [default: block]
+    ///
+    /// The variable FERROCE_CAPTURE_POLICY does the same.
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) capture_policy: Option<PolicyChoice>,
+}
+
+impl PolicyArgs {
+    /// Sets the policy, if the command line has one: it comes before the environment.
+    pub(crate) fn apply(self, options: &mut Options) {
+        if let Some(choice) = self.capture_policy {
+            options.capture_policy = choice.policy();
+        }
+    }
+}
+
+/// What a capture does when packets come faster than they can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyChoice {
+    /// The sender waits, and the capture is complete
+    Block,
+    /// Packets are missing in the capture, which counts them
+    Drop,
+}
+
+impl PolicyChoice {
+    /// The policy.
+    pub(crate) const fn policy(self) -> CapturePolicy {
+        match self {
+            Self::Block => CapturePolicy::Block,
+            Self::Drop => CapturePolicy::Drop,
+        }
+    }
+
+    /// Its name, in the environment.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Drop => "drop",
+        }
+    }
 }
 
 impl CaptureArgs {
@@ -27,6 +76,7 @@ impl CaptureArgs {
     pub(crate) fn options(&self) -> Result<Options, EnvironmentError> {
         let mut options = Options::from_env()?;
         options.capture = self.capture.clone().or(options.capture);
+        self.policy.apply(&mut options);
         Ok(options)
     }
 }

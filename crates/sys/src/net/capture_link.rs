@@ -1,0 +1,310 @@
+//! Connections between processes that have devices and a process that collects their packets (`ferroce capture`).
+//!
+//! The collector listens on an abstract Unix socket whose name holds its parameters and ends with a random number. A
+//! process looks for such names when it opens a device; those that run already are notified through their liveness
+//! sockets (`process_watch`) and then look. A process connects and passes the memory of a ring for its
+//! packets, as processes do for the packets between them (`hub`). Other messages follow in both directions;
+//! their meaning is the caller's.
+//!
+//! As everywhere, names of other users are ignored, whoever bound them, and both sides ask the kernel for the user at the
+//! other end of a connection. A forked child loses the sockets.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, connect, listen, recv, send, shutdown};
+
+use crate::net::device_fd::DeviceFd;
+use crate::net::hub::{send_offer, take_offer};
+use crate::net::mailbox;
+use crate::net::process_watch::{CAPTURE_NOTICE, accept_all, belongs_to_this_user, open};
+use crate::net::{unix_diag, unix_name};
+use crate::random;
+use crate::ring::{Consumer, Producer, RingFile};
+
+/// The prefix of all names.
+const PREFIX: &str = "ferroce/capture/";
+
+/// "Ferroce capture", version 1: the first message on a connection.
+const OFFER: &[u8] = b"Fc\0\x01";
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// The longest message.
+pub const MAX_MESSAGE: usize = 512;
+
+/// How often a connection is tried again if the collector has not accepted earlier ones, a millisecond apart.
+const ATTEMPTS: u32 = 100;
+
+/// What a collector asks of the processes; part of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// A process whose ring is full waits, instead of dropping packets.
+    pub block: bool,
+    /// The maximum number of bytes per frame.
+    pub snap_len: u32,
+    /// The size of the ring of a process in bytes.
+    pub ring: u32,
+}
+
+impl Parameters {
+    fn name(self) -> String {
+        let policy = if self.block { "block" } else { "drop" };
+        format!("{PREFIX}{policy}/{}/{}/{:016x}", self.snap_len, self.ring, random::number())
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.strip_prefix(PREFIX)?.split('/');
+        let block = match parts.next()? {
+            "block" => true,
+            "drop" => false,
+            _ => return None,
+        };
+        let mut number = || parts.next()?.parse().ok();
+        let parameters = Self { block, snap_len: number()?, ring: number()? };
+        (parts.count() == 1).then_some(parameters)
+    }
+}
+
+/// A collector that processes of this user can connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectorName {
+    name: String,
+    /// What it asks for.
+    pub parameters: Parameters,
+}
+
+/// The collectors of this user in this network namespace.
+pub fn collectors() -> io::Result<Vec<CollectorName>> {
+    let named = unix_diag::named(PREFIX)?.into_iter();
+    let ours = named.filter(unix_name::belongs_to_this_user);
+    let parsed = ours.filter_map(|socket| {
+        let parameters = Parameters::parse(&socket.name)?;
+        Some(CollectorName { name: socket.name, parameters })
+    });
+    let mut found: Vec<_> = parsed.collect();
+    // Accepted connections have the name of the listener.
+    found.sort_by(|left, right| left.name.cmp(&right.name));
+    found.dedup();
+    Ok(found)
+}
+
+/// Asks the processes of this user that have devices to look for collectors. Returns how many sockets were notified; a
+/// process has one for each address.
+pub fn notify_processes() -> io::Result<usize> {
+    let is_liveness = |name: &str| name.split('/').nth(2) == Some("up");
+    let mut notified = 0;
+    for socket in unix_diag::named("ferroce/")? {
+        if !unix_name::belongs_to_this_user(&socket) || !is_liveness(&socket.name) {
+            continue;
+        }
+        let Ok(fd) = open() else { continue };
+        let Ok(address) = unix_name::socket_address(&socket.name) else { continue };
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        if connect(&fd, &address).is_ok()
+            && belongs_to_this_user(fd.as_fd())
+            && send(&fd, CAPTURE_NOTICE, flags).is_ok()
+        {
+            notified += 1;
+        }
+    }
+    Ok(notified)
+}
+
+/// A collector's listening socket. Readable when processes want to connect.
+#[derive(Debug)]
+pub struct CaptureListener {
+    fd: DeviceFd,
+}
+
+impl CaptureListener {
+    /// Opens it under a new name.
+    pub fn bind(parameters: Parameters) -> io::Result<Self> {
+        let fd = open()?;
+        mailbox::bind(&fd, &parameters.name()).map_err(io::Error::other)?;
+        listen(&fd, BACKLOG)?;
+        Ok(Self { fd })
+    }
+
+    /// Accepts the connections of this user's processes, and closes those of others.
+    pub fn accept(&self) -> Vec<Connection> {
+        let accepted = accept_all(self.fd.as_fd()).into_iter();
+        let ours = accepted.filter(|fd| belongs_to_this_user(fd.as_fd()));
+        ours.map(|fd| Connection { fd }).collect()
+    }
+}
+
+impl AsFd for CaptureListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A connection between a process and a collector. Readable when a message has arrived or the other end is gone.
+#[derive(Debug)]
+pub struct Connection {
+    fd: DeviceFd,
+}
+
+impl Connection {
+    /// Connects to a collector and passes it a ring.
+    pub fn open(collector: &CollectorName) -> io::Result<(Self, Producer)> {
+        let fd = open()?;
+        let address = unix_name::socket_address(&collector.name)?;
+        let mut attempts = ATTEMPTS;
+        while let Err(error) = connect(&fd, &address) {
+            attempts -= 1;
+            if error != Errno::AGAIN || attempts == 0 {
+                return Err(error.into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if !belongs_to_this_user(fd.as_fd()) {
+            return Err(Errno::PERM.into());
+        }
+        let file = RingFile::create(collector.parameters.ring as usize)?;
+        let producer = Producer::new(&file)?;
+        send_offer(&fd, OFFER, &file)?;
+        Ok((Self { fd }, producer))
+    }
+
+    /// For a collector: maps the ring that the first message carries. `None` if it is not such a message.
+    pub fn take_ring(&self) -> Option<Consumer> {
+        take_offer(&self.fd, OFFER)
+    }
+
+    /// The process at the other end, or 0 if it is in another PID namespace.
+    pub fn process(&self) -> u32 {
+        socket_peercred(&self.fd)
+            .map_or(0, |peer| u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or(0))
+    }
+
+    /// Sends a message. Returns false if the other end has too many unread messages.
+    ///
+    /// # Errors
+    ///
+    /// If the other end is gone.
+    pub fn send(&self, message: &[u8]) -> io::Result<bool> {
+        loop {
+            match send(&self.fd, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(_) => return Ok(true),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN | Errno::NOBUFS) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// As [`Connection::send`], but waits up to a second.
+    pub fn send_patiently(&self, message: &[u8]) -> io::Result<bool> {
+        for _ in 0..10 {
+            if self.send(message)? {
+                return Ok(true);
+            }
+            self.wait(PollFlags::OUT, Some(Duration::from_millis(100)));
+        }
+        Ok(false)
+    }
+
+    /// Takes a message: its length, or `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the other end is gone.
+    pub fn receive(&self, buffer: &mut [u8; MAX_MESSAGE]) -> io::Result<Option<usize>> {
+        loop {
+            match recv(&self.fd, &mut buffer[..], RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok((_, length)) => return Ok(Some(length.min(MAX_MESSAGE))),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits until there is a message or the other end is gone.
+    pub fn wait_for_message(&self) {
+        self.wait(PollFlags::IN, None);
+    }
+
+    /// Waits until the other end is gone, but no longer than `timeout`. Returns whether it is.
+    pub fn wait_for_end(&self, timeout: Duration) -> bool {
+        let found = self.wait(PollFlags::RDHUP, Some(timeout));
+        found.intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+    }
+
+    fn wait(&self, events: PollFlags, timeout: Option<Duration>) -> PollFlags {
+        let mut fds = [PollFd::new(&self.fd, events)];
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => fds[0].revents(),
+            Err(_) => PollFlags::empty(),
+        }
+    }
+
+    /// Ends the connection: both sides see that the other is gone.
+    pub fn close(&self) {
+        let _ = shutdown(&self.fd, Shutdown::Both);
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARAMETERS: Parameters = Parameters { block: true, snap_len: 65_535, ring: 1 << 16 };
+
+    #[test]
+    fn names_hold_the_parameters() {
+        let name = PARAMETERS.name();
+        assert_eq!(Parameters::parse(&name), Some(PARAMETERS));
+        for name in ["", "ferroce/capture/", "ferroce/capture/block/1/2", "ferroce/capture/x/1/2/3"]
+        {
+            assert_eq!(Parameters::parse(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_process_finds_the_collector_and_passes_a_ring() {
+        // Tests run at the same time in one network namespace: this one finds its own by the snap length.
+        let parameters = Parameters { snap_len: 1000 + std::process::id(), ..PARAMETERS };
+        let listener = CaptureListener::bind(parameters).unwrap();
+        let found = collectors().unwrap();
+        let found: Vec<_> = found.iter().filter(|found| found.parameters == parameters).collect();
+        assert_eq!(found.len(), 1);
+        let (process, mut producer) = Connection::open(found[0]).unwrap();
+        let accepted = listener.accept();
+        let [collector] = accepted.as_slice() else { panic!("{accepted:?}") };
+        assert_eq!(collector.process(), std::process::id());
+        let ring = collector.take_ring().unwrap();
+        producer.room(3).unwrap().unwrap().copy_from_slice(b"abc");
+        producer.commit(3);
+        let _ = producer.publish();
+        let mut record = [0; 8];
+        assert_eq!(ring.take(&mut record), Ok(Some(3)));
+        assert!(process.send(b"hello").unwrap());
+        let mut message = [0; MAX_MESSAGE];
+        assert_eq!(collector.receive(&mut message).unwrap(), Some(5));
+        assert_eq!(collector.receive(&mut message).unwrap(), None);
+        assert!(!process.wait_for_end(Duration::ZERO));
+        // The accepted connection has the name of the listener; it is not a second collector.
+        drop(listener);
+        assert!(!process.wait_for_end(Duration::ZERO));
+        drop(accepted);
+        assert!(process.wait_for_end(Duration::from_secs(60)));
+        assert!(process.receive(&mut message).is_err() && process.send(b"x").is_err());
+        assert!(!collectors().unwrap().iter().any(|found| found.parameters == parameters));
+    }
+}

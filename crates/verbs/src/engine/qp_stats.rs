@@ -1,0 +1,325 @@
+//! What a QP publishes: its state, its traffic by operation, its errors and the latency of its requests.
+//!
+//! Packets are counted in private memory, and published when the QP's turn ends: a reader then sees a turn as a whole, and
+//! a packet costs a few additions. Nothing is published later by a timer, so that what others read is always current,
+//! also of a process that is stopped or killed.
+
+use ferroce_proto::counters::Counters;
+use ferroce_proto::endpoint::{Endpoint, Settings};
+use ferroce_proto::qp::{ServiceType, State};
+use ferroce_proto::time::Instant;
+use ferroce_proto::work::{Completion, CompletionKind, Status};
+use ferroce_stat::layout::{CLASSES, Kind, NAKS, QueuePair as Field, TRAFFIC_WORDS};
+use ferroce_stat::{Slot, histogram};
+use ferroce_wire::address::Gid;
+use ferroce_wire::number::Qpn;
+use ferroce_wire::opcode::{Opcode, Operation};
+use ferroce_wire::packet::Packet;
+use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
+use ferroce_wire::transport::{Aeth, Bth};
+
+use super::adapter::now;
+use super::counters;
+use super::link::Route;
+
+/// The first index of received traffic: that of sent comes before.
+const RX: usize = CLASSES.len();
+
+#[derive(Debug)]
+pub(crate) struct QpStats {
+    slot: Slot,
+    /// Packets, bytes and messages by class: sent, then received.
+    traffic: [[u64; TRAFFIC_WORDS]; 2 * CLASSES.len()],
+    /// The classes that have changed since they were published.
+    changed: u16,
+    send_posted: u64,
+    send_completed: u64,
+    recv_posted: u64,
+    recv_completed: u64,
+    errors: u64,
+    last_error: Option<Status>,
+    /// The request whose latency is being measured.
+    sample: Option<Sample>,
+    /// Whether completions mean that the peer has responded.
+    reliable: bool,
+}
+
+/// A send request whose latency is measured. There is one at a time, so that requests need no timestamp.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    /// Its number among the requests posted.
+    request: u64,
+    /// When its QP first had a turn after the post: usually in the same call.
+    began: Option<Instant>,
+}
+
+/// The objects that a QP belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Belongs {
+    pub(crate) send_cq: u64,
+    pub(crate) recv_cq: u64,
+    pub(crate) srq: Option<Qpn>,
+    pub(crate) shard: u8,
+}
+
+impl QpStats {
+    /// Publishes a new QP.
+    pub(crate) fn new(device: &counters::Counters, settings: &Settings, of: Belongs) -> Self {
+        let slot = device.publish(Kind::QueuePair, |slot| {
+            let set = |field: Field, value| slot.set(field as usize, value);
+            set(Field::Number, settings.number.0.into());
+            set(Field::Service, service(settings.service));
+            set(Field::MaxSendWr, settings.capabilities.max_send_wr.into());
+            set(Field::MaxRecvWr, settings.capabilities.max_recv_wr.into());
+            set(Field::SharedReceiveQueue, of.srq.map_or(0, |number| number.0.into()));
+            set(Field::SendCq, of.send_cq);
+            set(Field::RecvCq, of.recv_cq);
+            set(Field::Shard, of.shard.into());
+            set(Field::Created, now().as_nanos());
+        });
+        let datagram = matches!(
+            settings.service,
+            ServiceType::UnreliableConnection | ServiceType::UnreliableDatagram
+        );
+        Self {
+            slot,
+            traffic: Default::default(),
+            changed: 0,
+            send_posted: 0,
+            send_completed: 0,
+            recv_posted: 0,
+            recv_completed: 0,
+            errors: 0,
+            last_error: None,
+            sample: None,
+            reliable: !datagram,
+        }
+    }
+
+    /// The QP was destroyed.
+    pub(crate) fn end(&mut self) {
+        self.slot = Slot::unpublished(Kind::QueuePair);
+    }
+
+    /// The QP was connected, or reset.
+    pub(crate) fn set_peer(&self, peer: Option<(Route, Qpn)>, shares_memory: bool, mtu: usize) {
+        let gid = peer.map_or([0; 16], |(route, _)| Gid::from_ip(route.destination.ip()).0);
+        let link = match peer {
+            None => 0,
+            Some(_) => 1 + u64::from(shares_memory),
+        };
+        self.slot.update(|slot| {
+            slot.set_gid(Field::RemoteGid as usize, gid);
+            slot.set(Field::RemoteNumber as usize, peer.map_or(0, |(_, number)| number.0.into()));
+            slot.set(Field::Link as usize, link);
+            slot.set(Field::PathMtu as usize, mtu as u64);
+        });
+    }
+
+    /// Send requests were posted.
+    #[inline]
+    pub(crate) fn posted(&mut self, count: usize) {
+        self.send_posted += count as u64;
+        if self.sample.is_none() && count > 0 && self.reliable {
+            self.sample = Some(Sample { request: self.send_posted, began: None });
+        }
+    }
+
+    /// A receive request was posted to the QP's own RQ.
+    #[inline]
+    pub(crate) fn posted_receive(&mut self) {
+        self.recv_posted += 1;
+        self.slot.update(|slot| slot.set(Field::RecvPosted as usize, self.recv_posted));
+    }
+
+    /// RESET has discarded the receive requests.
+    pub(crate) fn reset(&mut self) {
+        self.recv_completed = self.recv_posted;
+        self.sample = None;
+    }
+
+    /// The QP has its turn to send.
+    #[inline]
+    pub(super) fn begin_turn(&mut self, now: Instant) {
+        if let Some(Sample { began: began @ None, .. }) = &mut self.sample {
+            *began = Some(now);
+        }
+    }
+
+    /// Packets were sent, with this many bytes of payload.
+    #[inline]
+    pub(super) fn sent(&mut self, bth: &Bth, aeth: Option<Aeth>, payload: usize, packets: u32) {
+        self.count_packets(0, bth.opcode, payload, packets);
+        if let Some(aeth) = aeth {
+            self.count_nak(Field::NaksSent, aeth.syndrome);
+        }
+    }
+
+    /// A packet, or a run of packets, was received.
+    #[inline]
+    pub(super) fn received(&mut self, packet: &Packet<'_>, packets: u32) {
+        self.count_packets(RX, packet.bth.opcode, packet.payload_len, packets);
+        if let Some(aeth) = packet.extensions.aeth {
+            self.count_nak(Field::NaksReceived, aeth.syndrome);
+        }
+    }
+
+    #[inline]
+    fn count_packets(&mut self, direction: usize, opcode: Opcode, payload: usize, count: u32) {
+        let Some(info) = opcode.info() else { return };
+        let class = direction + class(info.operation);
+        let [packets, bytes, messages] = &mut self.traffic[class];
+        *packets += u64::from(count);
+        *bytes += payload as u64;
+        *messages += u64::from(info.position.ends());
+        self.changed |= 1 << class;
+    }
+
+    #[inline]
+    fn count_nak(&self, field: Field, syndrome: Syndrome) {
+        if !syndrome.is_ack() {
+            if let Some(index) = nak(syndrome) {
+                self.add(field as usize + index, 1);
+            }
+        }
+    }
+
+    /// Adds to a field that no other thread changes meanwhile: the QP is locked.
+    #[inline]
+    fn add(&self, field: usize, more: u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let word = self.slot.word(field);
+        word.store(word.load(Relaxed).wrapping_add(more), Relaxed);
+    }
+
+    /// Events of the transport were counted.
+    pub(super) fn count(&self, counted: &Counters) {
+        for (index, more) in counted.values().into_iter().enumerate() {
+            if more > 0 {
+                self.add(Field::Counters as usize + index, more);
+            }
+        }
+    }
+
+    /// A request completed.
+    #[inline]
+    pub(super) fn completed(&mut self, completion: &Completion) {
+        let receive = matches!(
+            completion.kind,
+            CompletionKind::Receive | CompletionKind::ReceiveWriteImmediate
+        );
+        *(if receive { &mut self.recv_completed } else { &mut self.send_completed }) += 1;
+        if completion.status != Status::Success {
+            self.errors += 1;
+            // The error that made the others be flushed says more.
+            if completion.status != Status::Flushed || self.last_error.is_none() {
+                self.last_error = Some(completion.status);
+            }
+        }
+    }
+
+    /// Publishes what has happened since the last time.
+    pub(super) fn publish(&mut self, endpoint: &Endpoint<Route>, now: Instant) {
+        let (progress, state) = (endpoint.progress(), endpoint.state());
+        let completed = self.send_posted.saturating_sub(progress.send_queue as u64);
+        let done = self.sample.take_if(|sample| sample.request <= completed);
+        let latency = done
+            .and_then(|sample| sample.began)
+            .filter(|_| matches!(state, State::ReadyToSend | State::SendQueueDrain))
+            .map(|began| now.since(began).as_nanos() as u64);
+        self.slot.update(|slot| {
+            let set = |field: Field, value| slot.set(field as usize, value);
+            let mut changed = self.changed;
+            if changed != 0 {
+                set(Field::Active, now.as_nanos());
+            }
+            while changed != 0 {
+                let class = changed.trailing_zeros() as usize;
+                changed &= changed - 1;
+                let start = Field::Traffic as usize + class * TRAFFIC_WORDS;
+                for (index, value) in self.traffic[class].into_iter().enumerate() {
+                    slot.set(start + index, value);
+                }
+            }
+            set(Field::State, state as u64);
+            set(Field::SqPsn, progress.send_psn.0.into());
+            set(Field::RqPsn, progress.receive_psn.0.into());
+            set(Field::SendOutstanding, progress.send_queue as u64);
+            set(Field::InFlightPackets, progress.packets_in_flight.into());
+            set(Field::InFlightBytes, progress.bytes_in_flight as u64);
+            set(Field::SendPosted, self.send_posted);
+            set(Field::SendCompleted, self.send_completed);
+            set(Field::RecvCompleted, self.recv_completed);
+            if self.errors > 0 {
+                set(Field::CompletionErrors, self.errors);
+                set(Field::LastError, self.last_error.map_or(0, |status| 1 + status as u64));
+            }
+            if let Some(latency) = latency {
+                self.add(Field::LatencySum as usize, latency);
+                self.add(Field::Histogram as usize + histogram::bucket(latency), 1);
+            }
+        });
+        self.changed = 0;
+    }
+}
+
+/// The class of a packet: the index in [`CLASSES`].
+#[inline]
+fn class(operation: Operation) -> usize {
+    match operation {
+        Operation::Send => 0,
+        Operation::Write => 1,
+        Operation::ReadRequest | Operation::ReadResponse => 2,
+        Operation::CompareSwap
+        | Operation::FetchAdd
+        | Operation::AtomicWrite
+        | Operation::AtomicAcknowledge => 3,
+        Operation::Acknowledge => 4,
+        Operation::Resync | Operation::Flush | Operation::CongestionNotification => 5,
+    }
+}
+
+/// The reason of a NAK: the index in [`NAKS`].
+fn nak(syndrome: Syndrome) -> Option<usize> {
+    let index = match syndrome.kind() {
+        SyndromeKind::RnrNak(_) => 0,
+        SyndromeKind::Nak(NakCode::PsnSequenceError) => 1,
+        SyndromeKind::Nak(NakCode::InvalidRequest | NakCode::InvalidRdRequest) => 2,
+        SyndromeKind::Nak(NakCode::RemoteAccessError) => 3,
+        SyndromeKind::Nak(NakCode::RemoteOperationalError) => 4,
+        SyndromeKind::Ack(_) | SyndromeKind::Reserved => return None,
+    };
+    debug_assert!(index < NAKS.len());
+    Some(index)
+}
+
+/// The index in [`ferroce_stat::layout::SERVICES`].
+fn service(service: ServiceType) -> u64 {
+    ServiceType::ALL.iter().position(|one| *one == service).unwrap_or(0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use ferroce_stat::layout::{SERVICES, STATES, STATUSES};
+
+    use super::*;
+
+    #[test]
+    fn the_names_are_in_the_order_of_the_enumerations() {
+        assert_eq!(SERVICES.len(), ServiceType::ALL.len());
+        assert_eq!(service(ServiceType::XrcTarget), 4);
+        assert_eq!(SERVICES[service(ServiceType::UnreliableDatagram) as usize], "UD");
+        assert_eq!(STATES.len(), State::ALL.len());
+        assert_eq!(STATES[State::ReadyToSend as usize], "RTS");
+        assert_eq!(STATES[State::Error as usize], "ERR");
+        assert_eq!(STATUSES[Status::Flushed as usize], "WR_FLUSH_ERR");
+        assert_eq!(STATUSES[Status::RetryExceeded as usize], "RETRY_EXC_ERR");
+        assert_eq!(STATUSES[Status::RnrRetryExceeded as usize], "RNR_RETRY_EXC_ERR");
+        assert_eq!(STATUSES.len(), Status::RnrRetryExceeded as usize + 1);
+        assert_eq!(CLASSES[class(Operation::ReadResponse)], "read");
+        assert_eq!(CLASSES[class(Operation::Acknowledge)], "ack");
+        let access = SyndromeKind::Nak(NakCode::RemoteAccessError);
+        assert_eq!(nak(access.into()).map(|index| NAKS[index]), Some("remote_access"));
+        assert_eq!(nak(Syndrome::ACK), None);
+    }
+}
