@@ -97,6 +97,7 @@ pub(crate) fn run(task: &Task) {
         if !task.lossy {
             assert!(matches!(event(&peer.events), EventKind::Disconnected));
         }
+        wait_for_the_other();
     } else {
         let peer = connect(task, PORT, service, room, &wish, listen_for_advice);
         for number in 0..task.count {
@@ -110,6 +111,6 @@ pub(crate) fn run(task: &Task) {
         }
         peer.id.disconnect().expect("a connection");
         assert!(matches!(event(&peer.events), EventKind::Disconnected));
+        wait_for_the_other();
     }
-    wait_for_the_other();
 }
