@@ -21,7 +21,8 @@
 //! - [`UdpSocket`]: an ordinary UDP socket.
 //! - [`ring`]: queues in memory that two processes share; [`Hub`] makes and accepts them.
 //! - [`PublishedMemory`]: memory that other processes may read.
-//! - [`Owned`]: a value that one thread owns at a time, and that no thread waits for.
+//! - [`Owned`]: a value that one thread owns at a time, and that no thread waits for. [`ForkMutex`]: one that a forked
+//!   child finds unlocked.
 //! - [`tcp`]: what std does not offer for TCP sockets.
 //! - [`signal`], [`thread`], [`exit`], [`file_lock`], [`file_capabilities`], [`random`], [`environment`], [`memory`],
 //!   [`usage`]: one system facility each.
@@ -50,6 +51,7 @@ pub mod exit;
 pub mod file_capabilities;
 pub mod file_lock;
 mod file_watch;
+mod fork_mutex;
 pub mod memory;
 mod net;
 mod owned;
@@ -66,6 +68,7 @@ pub use epoll::{Epoll, EpollEvent};
 pub use error::Error;
 pub use event::Event;
 pub use file_watch::FileWatch;
+pub use fork_mutex::ForkMutex;
 pub use net::batch::{self, Batch};
 pub use net::hub::{Change, Hub, Incoming, Outgoing};
 pub use net::mailbox::Recipient;

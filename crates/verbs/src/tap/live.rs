@@ -13,7 +13,7 @@ pub(crate) mod message;
 
 use std::sync::{Arc, Mutex, Weak};
 
-use ferroce_sys::{capture_link, signal};
+use ferroce_sys::{ForkMutex, capture_link, signal};
 
 use super::Tap;
 use crate::sync::lock;
@@ -50,8 +50,10 @@ struct Live {
     attachments: Vec<Arc<Attachment>>,
 }
 
-static LIVE: Mutex<Live> =
-    Mutex::new(Live { process: 0, taps: Vec::new(), attachments: Vec::new() });
+/// The device thread locks it, too, and the program may fork at that moment.
+static LIVE: ForkMutex<Live> = ForkMutex::new(
+    [const { Mutex::new(Live { process: 0, taps: Vec::new(), attachments: Vec::new() }) }; 16],
+);
 
 impl Live {
     /// Forgets what belongs to the process that this one was forked from.
@@ -69,7 +71,7 @@ impl Live {
 
 /// Adds a device, and looks for collectors. The device has sent nothing yet, so it is recorded from its first packet on.
 pub(super) fn register(tap: &Arc<Tap>) {
-    let mut live = lock(&LIVE);
+    let mut live = LIVE.lock();
     live.check_process();
     live.taps.retain(|tap| tap.strong_count() > 0);
     live.taps.push(Arc::downgrade(tap));
@@ -83,7 +85,7 @@ pub(super) fn register(tap: &Arc<Tap>) {
 
 /// Looks for collectors. A new one says when to begin, after it has heard from the other processes.
 pub(super) fn look() {
-    let mut live = lock(&LIVE);
+    let mut live = LIVE.lock();
     live.check_process();
     let taps = attach(&mut live, false);
     drop(live);
@@ -92,7 +94,7 @@ pub(super) fn look() {
 
 /// Removes a device. Without devices there is nothing to collect.
 pub(super) fn unregister() {
-    let mut live = lock(&LIVE);
+    let mut live = LIVE.lock();
     if live.process != std::process::id() {
         return;
     }
@@ -147,7 +149,7 @@ fn connect(tap: &Tap, attachment: &Arc<Attachment>) {
 
 /// Removes a collector that is gone.
 fn detach(attachment: &Arc<Attachment>) {
-    let mut live = lock(&LIVE);
+    let mut live = LIVE.lock();
     live.attachments.retain(|one| !Arc::ptr_eq(one, attachment));
     let taps: Vec<_> = live.taps().collect();
     drop(live);

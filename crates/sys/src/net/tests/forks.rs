@@ -3,9 +3,10 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
 
 use super::{at, forking, is_quiet, open, open_slot, send, wait};
-use crate::{Options, Service};
+use crate::{ForkMutex, Options, Service};
 
 const ADDRESS: &str = "127.9.9.1:4791";
 const SERVICE: u64 = 0x0000_0000_0106_9999;
@@ -87,4 +88,34 @@ fn a_child_keeps_no_sockets_of_its_dead_parent() {
     drop(input);
     // The child has the pipe open until it ends.
     output.read_to_end(&mut Vec::new()).unwrap();
+}
+
+/// Another thread of the parent holds the mutex while it forks.
+#[test]
+fn a_child_does_not_wait_for_a_thread_of_its_parent() {
+    static VALUE: ForkMutex<u32> = ForkMutex::new([const { Mutex::new(0) }; 16]);
+    // From here on forks are counted.
+    let _socket = open("127.9.9.2");
+    let held = VALUE.lock();
+    let (mut done, inform) = std::io::pipe().unwrap();
+    let child = forking(|| {
+        // SAFETY: the child makes system calls only, and ends without cleaning up.
+        match unsafe { libc::fork() } {
+            0 => {
+                *VALUE.lock() += 1;
+                // SAFETY: one byte of a local is written.
+                unsafe {
+                    libc::write(inform.as_raw_fd(), [1_u8].as_ptr().cast(), 1);
+                    libc::_exit(0)
+                }
+            }
+            child => child,
+        }
+    });
+    assert!(child > 0);
+    let mut byte = [0];
+    done.read_exact(&mut byte).unwrap();
+    assert_eq!((byte, *held), ([1], 0));
+    // SAFETY: a child of this process.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
 }
