@@ -95,6 +95,7 @@ impl Pair {
             max_dest_rd_atomic: 16,
             access: AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ,
             congestion: Congestion::Window(128 * cost(usize::from(mtu), 1)),
+            keepalive: None,
             send_capacity: 1024,
         };
         Self {

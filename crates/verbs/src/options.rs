@@ -1,6 +1,7 @@
 //! Options for opening a device.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ferroce_proto::congestion::Congestion;
 use ferroce_sys::environment;
@@ -46,6 +47,11 @@ pub struct Options {
     pub shards: Option<u8>,
     /// How packets reach processes of the same user on this host.
     pub local: Local,
+    /// How long the peer of an idle RC queue pair may be silent before it is asked whether it is still there. If it does
+    /// not answer within the ACK timeout and its retries, the queue pair enters ERR, with the event
+    /// [`QueuePairFatal`](crate::EventKind::QueuePairFatal). `None` never asks, as on hardware. Through shared memory the
+    /// end of a peer is noticed at once.
+    pub keepalive: Option<Duration>,
 }
 
 /// How packets reach processes of the same user on the same host.
@@ -83,6 +89,7 @@ impl Default for Options {
             faults: None,
             shards: None,
             local: Local::default(),
+            keepalive: None,
         }
     }
 }
@@ -97,6 +104,7 @@ impl Options {
     /// | `FERROCE_FAULTS` | [`faults`](Self::faults) | see [`Faults`] |
     /// | `FERROCE_SHARDS` | [`shards`](Self::shards) | 1 to 16 |
     /// | `FERROCE_LOCAL` | [`local`](Self::local) | `memory` or `sockets` |
+    /// | `FERROCE_KEEPALIVE` | [`keepalive`](Self::keepalive) | seconds, from 1 to 86400 |
     ///
     /// An empty value is the same as none. A set-user-ID program ignores all of them.
     ///
@@ -114,6 +122,7 @@ impl Options {
         const SHARDS: &str = "FERROCE_SHARDS";
         const LOCAL: &str = "FERROCE_LOCAL";
         const POLICY: &str = "FERROCE_CAPTURE_POLICY";
+        const KEEPALIVE: &str = "FERROCE_KEEPALIVE";
         let capture = value("FERROCE_CAPTURE").map(PathBuf::from);
         let policy = value(POLICY).map(|value| match value.to_str() {
             Some("block") => Ok(CapturePolicy::Block),
@@ -134,10 +143,17 @@ impl Options {
             Some("memory") => Ok(Local::Memory),
             _ => Err(EnvironmentError::new(LOCAL, value, "memory or sockets")),
         });
+        let keepalive = value(KEEPALIVE).map(|value| {
+            let seconds = value.to_str().and_then(|text| text.parse().ok());
+            let valid = seconds.filter(|seconds| (1..=86_400).contains(seconds));
+            let time = valid.map(Duration::from_secs);
+            time.ok_or_else(|| EnvironmentError::new(KEEPALIVE, value, "seconds, from 1 to 86400"))
+        });
         let (faults, shards) = (faults.transpose()?, shards.transpose()?);
+        let keepalive = keepalive.transpose()?;
         let local = local.transpose()?.unwrap_or_default();
         let capture_policy = policy.transpose()?.unwrap_or_default();
-        Ok(Self { capture, capture_policy, faults, shards, local, ..Self::default() })
+        Ok(Self { capture, capture_policy, faults, shards, local, keepalive, ..Self::default() })
     }
 
     /// Sets the socket features and buffer sizes.
@@ -189,6 +205,13 @@ impl Options {
         self
     }
 
+    /// Sets how long the peer of an idle RC queue pair may be silent before it is asked whether it is still there.
+    #[must_use]
+    pub fn with_keepalive(mut self, keepalive: impl Into<Option<Duration>>) -> Self {
+        self.keepalive = keepalive.into();
+        self
+    }
+
     /// Sets the faults to inject.
     #[must_use]
     pub fn with_faults(mut self, faults: impl Into<Option<Faults>>) -> Self {
@@ -219,6 +242,11 @@ mod tests {
         let options =
             from(&[("FERROCE_CAPTURE", "a.pcapng"), ("FERROCE_FAULTS", "loss=1%")]).unwrap();
         assert_eq!(options.faults.map(|faults| faults.loss), Some(10_000));
+        let options = from(&[("FERROCE_KEEPALIVE", "30")]).unwrap();
+        assert_eq!(options.keepalive, Some(Duration::from_secs(30)));
+        for invalid in ["0", "30s", "86401", "-1"] {
+            assert!(from(&[("FERROCE_KEEPALIVE", invalid)]).is_err(), "{invalid}");
+        }
     }
 
     #[test]

@@ -372,6 +372,50 @@ fn a_stopped_process_is_waited_for() {
     assert_eq!(context.statistics().local_ack_timeout_err, 0);
 }
 
+/// A request to a stopped process: whether it completes after this time, when the process goes on.
+fn completes_after_a_stop(options: &Options, timeout: AckTimeout, stop: Duration) -> Status {
+    let context = open_alone(options);
+    let mut process = Process::start();
+    let (end, remote) = process.connect_with(&context, timeout);
+    process.stop();
+    let bytes = pattern(3, 300_000);
+    end.region.write(0, &bytes).unwrap();
+    end.post(1, Operation::Write { remote, immediate: None }, 0, bytes.len());
+    let early = end.completions.wait_until(Instant::now() + stop).unwrap();
+    signal::send(process.0.id(), libc::SIGCONT);
+    let status = early.map_or_else(|| end.completions.wait().unwrap().status, |done| done.status);
+    if status == Status::Success {
+        end.region.write(0, &vec![0; bytes.len()]).unwrap();
+        end.post(2, Operation::Read { remote }, 0, bytes.len());
+        end.expect(2);
+        assert!(end.bytes(0, bytes.len()) == bytes, "bytes are wrong");
+    }
+    status
+}
+
+/// Over sockets, only the peer can tell. Through shared memory its end is noticed at once.
+#[test]
+fn an_idle_queue_pair_notices_a_silent_peer_by_keepalives() {
+    let context = open_alone(&over_sockets().with_keepalive(Duration::from_millis(20)));
+    let mut process = Process::start();
+    // 268 ms: the peer may be slow on a busy machine.
+    let (end, _) = process.connect_with(&context, AckTimeout(16));
+    end.post_receive(7, 0, 64);
+    let answered = context.statistics().packets_in + 5;
+    while context.statistics().packets_in < answered {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(end.queue_pair.state(), State::ReadyToSend);
+    assert!(context.try_event().unwrap().is_none());
+    process.stop();
+    let done = end.completions.wait().unwrap();
+    assert_eq!((done.id, done.status), (WorkId(7), Status::Flushed));
+    assert_eq!(end.queue_pair.state(), State::Error);
+    let event = context.wait_event(None).unwrap().unwrap();
+    assert!(matches!(event.kind, EventKind::QueuePairFatal), "{event:?}");
+    signal::send(process.0.id(), libc::SIGCONT);
+}
+
 /// In its own process, as nextest runs it: the child has only the thread that forked.
 #[test]
 fn a_forked_child_does_not_have_the_memory() {
@@ -496,5 +540,17 @@ mod full {
     #[test]
     fn a_thousand_processes_killed_at_any_point_leave_nothing() {
         super::kill_at_any_point(1000);
+    }
+
+    /// Through shared memory the sender waits; over sockets the retry settings decide.
+    #[test]
+    fn a_process_stopped_for_half_a_minute_goes_on_or_fails_as_set() {
+        use super::{AckTimeout, Status, completes_after_a_stop, over_sockets, shared};
+        let half = std::time::Duration::from_secs(30);
+        // 67 ms and 8.6 s, eight times each.
+        let (short, long) = (AckTimeout(14), AckTimeout(21));
+        assert_eq!(completes_after_a_stop(&shared(), short, half), Status::Success);
+        assert_eq!(completes_after_a_stop(&over_sockets(), long, half), Status::Success);
+        assert_eq!(completes_after_a_stop(&over_sockets(), short, half), Status::RetryExceeded);
     }
 }

@@ -64,6 +64,7 @@ fn config(exchange: &Exchange) -> Config {
         access: AccessFlags::default(),
         // The number of packets in flight is not compared.
         congestion: Congestion::Unlimited,
+        keepalive: None,
         send_capacity: 64,
     };
     match exchange.capture.as_str() {

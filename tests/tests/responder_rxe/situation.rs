@@ -82,6 +82,7 @@ fn config(exchange: &Exchange, access: AccessFlags) -> Config {
         max_dest_rd_atomic: 16,
         access,
         congestion: Congestion::Unlimited,
+        keepalive: None,
         send_capacity: 1,
     }
 }

@@ -13,6 +13,7 @@ mod traffic;
 mod tests;
 
 use alloc::collections::VecDeque;
+use core::time::Duration;
 
 use ferroce_wire::ip::Ecn;
 use ferroce_wire::number::{PKey, Qpn};
@@ -54,6 +55,8 @@ pub struct Settings {
     pub groups: usize,
     /// The congestion control.
     pub congestion: Congestion,
+    /// How long the peer of an idle RC QP may be silent before it is asked whether it is there; `None` never asks.
+    pub keepalive: Option<Duration>,
 }
 
 /// Asynchronous events, for what no completion reports (IBA 11.6.3).

@@ -165,6 +165,7 @@ impl<R: Copy> Endpoint<R> {
             max_dest_rd_atomic: set.max_dest_rd_atomic.unwrap_or(0),
             access: set.access.unwrap_or_default(),
             congestion: settings.congestion,
+            keepalive: settings.keepalive,
             send_capacity: self.send_capacity(),
         }
     }

@@ -46,6 +46,7 @@ fn side(service: ServiceType, number: u32, shared: bool) -> Side {
         port_mtu: 1024,
         groups: 2,
         congestion: Congestion::default(),
+        keepalive: None,
     };
     let receives = match service {
         ServiceType::XrcTarget => {

@@ -341,10 +341,11 @@ impl<R: Copy> Endpoint<R> {
 }
 
 impl<R: Copy> Endpoint<R> {
-    /// Raises the event for a fatal NAK, unless a receive completion reports it (IBA 11.6.3.2).
+    /// Raises the event for a fatal NAK, unless a receive completion reports it (IBA 11.6.3.2), and for a lost peer.
     pub(super) fn report_refusal(&mut self) {
         let Transport::Reliable(queue_pair) = &self.transport else { return };
         let event = match queue_pair.refusal() {
+            None if queue_pair.is_peer_lost() => Event::Fatal,
             Some(NakCode::InvalidRequest) => Event::RequestRefused,
             Some(NakCode::RemoteAccessError) => Event::AccessRefused,
             Some(NakCode::RemoteOperationalError) => Event::Fatal,

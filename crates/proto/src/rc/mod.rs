@@ -9,10 +9,12 @@
 //! | `probe` | packets sent again to find out what the responder has |
 //! | `rtt` | the round-trip time |
 //! | `responder` | the checks on requests and their execution |
+//! | `keepalive` | asks a silent peer whether it is there |
 //! | `responses` | queued ACKs, READ and atomic responses; responses to duplicates |
 //! | `sequence` | PSNs extended to 64 bits |
 
 mod completer;
+mod keepalive;
 mod probe;
 mod queue_pair;
 mod requester;

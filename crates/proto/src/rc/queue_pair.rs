@@ -9,6 +9,7 @@ use ferroce_wire::packet::{ExtensionHeaders, Packet};
 use ferroce_wire::syndrome::{NakCode, RnrTimer};
 use ferroce_wire::transport::Bth;
 
+use super::keepalive::{Keepalive, Silent};
 use super::requester::{Requester, Sending};
 use super::responder::{Refused, Responder};
 use crate::budget::{Budget, InFlight, Pending, Progress};
@@ -86,6 +87,8 @@ pub struct Config {
     pub access: AccessFlags,
     /// The congestion control.
     pub congestion: Congestion,
+    /// How long the peer may be silent before an idle QP asks whether it is there; `None` never asks.
+    pub keepalive: Option<Duration>,
     /// Capacity of the send queue.
     pub send_capacity: usize,
 }
@@ -106,6 +109,9 @@ pub struct QueuePair {
     send_done: VecDeque<Completion>,
     receive_done: VecDeque<Completion>,
     fault: Option<Fault>,
+    keepalive: Keepalive,
+    /// Keepalives were not answered.
+    is_peer_lost: bool,
     pacer: NotificationPacer,
     /// A CNP is to be sent.
     notify: bool,
@@ -132,6 +138,8 @@ impl QueuePair {
             send_done: VecDeque::new(),
             receive_done: VecDeque::new(),
             fault: None,
+            keepalive: Keepalive::default(),
+            is_peer_lost: false,
             pacer: NotificationPacer::new(NotificationPacer::INTERVAL),
             notify: false,
             refusal: None,
@@ -184,6 +192,11 @@ impl QueuePair {
     /// The NAK code that put the QP into ERR, unless a receive completion reports the error.
     pub fn refusal(&self) -> Option<NakCode> {
         self.refusal
+    }
+
+    /// Whether unanswered keepalives put the QP into ERR: no completion reports the error.
+    pub fn is_peer_lost(&self) -> bool {
+        self.is_peer_lost
     }
 
     /// Adds a request to the send queue.
@@ -243,6 +256,9 @@ impl QueuePair {
         if self.fault.is_some() {
             return;
         }
+        if self.config.keepalive.is_some() {
+            self.keepalive.on_packet(now);
+        }
         if info.operation == Operation::CongestionNotification {
             self.counters.rp_cnp_handled += u64::from(self.config.congestion.reacts());
             self.requester.rate.on_cnp(now);
@@ -283,14 +299,22 @@ impl QueuePair {
 
     /// Handles the expiry of [`QueuePair::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.fault.is_none() && self.requester.handle_timeout(now, &mut self.send_done).is_err()
-        {
+        if self.fault.is_some() {
+            return;
+        }
+        if self.requester.handle_timeout(now, &mut self.send_done).is_err() {
+            return self.enter_error(Fault::Requester);
+        }
+        let busy = self.requester.has_unacknowledged();
+        if self.keepalive.handle_timeout(now, busy, &self.config) == Err(Silent) {
+            self.is_peer_lost = true;
             self.enter_error(Fault::Requester);
         }
     }
 
     /// Handles an ICMP "port unreachable" for the packet with this PSN.
     pub fn handle_unreachable(&mut self, now: Instant, psn: Psn) {
+        self.keepalive.on_unreachable(now);
         let done = &mut self.send_done;
         if self.fault.is_none() && self.requester.handle_unreachable(now, psn, done).is_err() {
             self.enter_error(Fault::Requester);
@@ -386,13 +410,24 @@ impl QueuePair {
             self.enter_error(Fault::Requester);
             return None;
         }
+        self.watch_peer(now);
+        let next = self.requester.unacknowledged;
         if let Some(request) = self.requester.poll_transmit(now, budget, &self.config) {
             return Some(request);
         }
-        if !acks_follow {
-            return None;
+        if acks_follow {
+            return self.responder.poll_transmit(&self.config, max_run);
         }
-        self.responder.poll_transmit(&self.config, max_run)
+        self.keepalive.poll_transmit(next, &self.config)
+    }
+
+    /// Begins to ask a silent peer whether it is there, if the owner wants that. On a link that loses nothing, its end
+    /// is noticed at once.
+    fn watch_peer(&mut self, now: Instant) {
+        let watches = self.requester.sending == Sending::Active && !self.requester.lossless;
+        if let Some(interval) = Keepalive::interval(&self.config).filter(|_| watches) {
+            self.keepalive.start(now, interval);
+        }
     }
 
     /// XRC packets have a header of their own in each packet.
@@ -455,7 +490,8 @@ impl QueuePair {
     pub fn pending(&self) -> Pending {
         // Responses behind a paced READ response wait for its timer.
         let responds = self.responder.wants_to_send() && self.responses_paced_until.is_none();
-        let requests = self.fault.is_none() && self.requester.wants_to_send();
+        let requests =
+            self.fault.is_none() && (self.requester.wants_to_send() || self.keepalive.is_pending());
         if self.notify || requests || (responds && !self.responder.owes_only_acks()) {
             Pending::Urgent
         } else if responds {
@@ -521,7 +557,8 @@ impl QueuePair {
 
     /// When to call [`QueuePair::handle_timeout`] and poll for packets, if nothing happens earlier.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let timers = [self.requester.poll_timeout(), self.responses_paced_until];
+        let timers =
+            [self.requester.poll_timeout(), self.responses_paced_until, self.keepalive.due()];
         timers.into_iter().flatten().min().filter(|_| self.fault.is_none())
     }
 }

@@ -270,6 +270,7 @@ impl ConnectionPlanner<'_> {
             max_rd_atomic: 1 + self.random.below(u64::from(depth)) as u8,
             max_dest_rd_atomic: depth,
             congestion: self.workload.congestion.to_config(),
+            keepalive: None,
             send_capacity,
             ..config
         })
@@ -295,6 +296,7 @@ pub(super) fn reliable(number: Qpn, mtu: u16, send_psn: Psn) -> rc::Config {
         max_dest_rd_atomic: 8,
         access: REMOTE,
         congestion: Default::default(),
+        keepalive: None,
         send_capacity: 16,
     }
 }

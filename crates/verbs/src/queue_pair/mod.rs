@@ -190,6 +190,7 @@ impl QueuePair {
             port_mtu: context.mtu().bytes().map_or(256, |bytes| bytes as u16),
             groups: limits.max_mcast_grp as usize,
             congestion: context.congestion(),
+            keepalive: adapter.options.keepalive,
         };
         let settings = match &owner {
             Owner::Xrc(xrc) => Settings { xrc: xrc.xrcd(), ..settings },

@@ -4,11 +4,12 @@ use crate::doctor::finding::Finding;
 use crate::doctor::system::System;
 
 /// All variables that users may set, and those that `ferroce run` sets.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 19] = [
     "FERROCE_CAPTURE",
     "FERROCE_CAPTURE_POLICY",
     "FERROCE_DEVICES",
     "FERROCE_FAULTS",
+    "FERROCE_KEEPALIVE",
     "FERROCE_LEDGER",
     "FERROCE_LIB",
     "FERROCE_LOCAL",

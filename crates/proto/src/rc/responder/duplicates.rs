@@ -24,7 +24,9 @@ impl Responder {
         by: Option<Accessor>,
         memory: &mut impl Memory,
     ) {
-        if sequence < self.first {
+        // The keepalive of a connection that has sent no request carries the PSN before the first.
+        let first = if has_response(info.operation) { self.first } else { self.first.before() };
+        if sequence < first {
             self.counters.out_of_window_request += 1;
             return;
         }

@@ -6,6 +6,7 @@ mod drain;
 mod duplicates;
 mod held;
 mod helpers;
+mod keepalive;
 mod large;
 mod local;
 mod naks;

@@ -75,6 +75,7 @@ pub(super) fn config(mtu: u16, send_psn: u32, receive_psn: u32) -> Config {
         max_dest_rd_atomic: 4,
         access: AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ | AccessFlags::REMOTE_ATOMIC,
         congestion: Congestion::Window(64 * cost(usize::from(mtu), 1)),
+        keepalive: None,
         send_capacity: 1024,
     }
 }
@@ -197,13 +198,31 @@ impl Pair {
         panic!("the connection never comes to rest");
     }
 
+    fn next_arrival(&self) -> Option<Instant> {
+        self.flying.peek().map(|Reverse((time, ..))| *time)
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        let timers = self.hosts.iter().filter_map(|host| host.qp.poll_timeout());
+        timers.chain(self.next_arrival()).min()
+    }
+
+    /// Runs for this time.
+    pub(super) fn run_for(&mut self, time: Duration) {
+        let end = self.now + time;
+        self.drain();
+        while self.next_event().is_some_and(|next| next <= end) {
+            self.step();
+            self.drain();
+        }
+        self.now = end;
+    }
+
     /// Processes the next event: a packet arrives or a timer expires. Returns false when there is none.
     pub(super) fn step(&mut self) -> bool {
-        let timers = self.hosts.iter().filter_map(|host| host.qp.poll_timeout());
-        let arrival = self.flying.peek().map(|Reverse((time, ..))| *time);
-        let Some(next) = timers.chain(arrival).min() else { return false };
+        let Some(next) = self.next_event() else { return false };
         self.now = self.now.max(next);
-        if arrival == Some(next) {
+        if self.next_arrival() == Some(next) {
             let Some(Reverse((_, _, to, bytes))) = self.flying.pop() else { return false };
             let packet = Packet::parse(&bytes).expect("what we send can be read");
             let Host { qp, receives, memory, .. } = &mut self.hosts[to];
