@@ -1,9 +1,10 @@
 //! `--agent`: starts ranks for commands on other hosts.
 
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
 
+use ferroce_sys::tcp;
 use serde_json::json;
 
 use super::args::WorkloadArgs;
@@ -48,6 +49,8 @@ pub(super) fn run(args: &WorkloadArgs, screen: &Screen) -> ExitStatus {
 /// The connection becomes the standard input and output of the rank, so each end notices when the other is gone.
 fn start(stream: TcpStream) -> std::io::Result<Child> {
     stream.set_nodelay(true)?;
+    // A command whose host disappears ends its ranks, too.
+    tcp::set_keepalive(stream.as_fd(), process::KEEPALIVE)?;
     let input = OwnedFd::from(stream.try_clone()?);
     let output = OwnedFd::from(stream);
     process::command()?.arg("--remote").stdin(input).stdout(output).spawn()

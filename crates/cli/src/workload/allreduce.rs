@@ -65,11 +65,16 @@ fn element(job: &Job, rank: usize, round: u64, index: usize) -> u64 {
 
 pub(super) fn run(node: &mut Node, job: &Job) -> Result<Tally, Fault> {
     let mut tally = Tally::default();
+    let mut checksums = [0; 2];
     for bytes in sizes(job) {
-        for algorithm in [Algorithm::Ring, Algorithm::Tree] {
+        for (algorithm, checksum) in
+            [Algorithm::Ring, Algorithm::Tree].into_iter().zip(&mut checksums)
+        {
             let mut latencies = Latencies::default();
             for round in 0..job.count {
-                reduce_once(node, job, (algorithm, round, bytes), &mut tally, &mut latencies)?;
+                let of = (algorithm, round, bytes);
+                let sums = reduce_once(node, job, of, &mut tally, &mut latencies)?;
+                *checksum = sums.into_iter().fold(*checksum, |sum, value| mixed(sum ^ value));
             }
             if node.rank == 0 {
                 let name = match algorithm {
@@ -83,17 +88,21 @@ pub(super) fn run(node: &mut Node, job: &Job) -> Result<Tally, Fault> {
         }
     }
     node.finish_all()?;
+    if node.rank == 0 {
+        // Of all sums: another implementation can compare its own.
+        tally.detail("checksum", format!("{:016x}", checksums[0]));
+    }
     Ok(tally)
 }
 
-/// Fills the vector, reduces it, and checks every element. Only the reduction is timed.
+/// Fills the vector, reduces it, checks every element, and returns the sums. Only the reduction is timed.
 fn reduce_once(
     node: &mut Node,
     job: &Job,
     (algorithm, round, bytes): (Algorithm, u64, usize),
     tally: &mut Tally,
     latencies: &mut Latencies,
-) -> Result<(), Fault> {
+) -> Result<Vec<u64>, Fault> {
     node.pause();
     let count = bytes / 8;
     let own: Vec<u64> = (0..count).map(|index| element(job, node.rank, round, index)).collect();
@@ -110,7 +119,8 @@ fn reduce_once(
     tally.latencies.record(time);
     latencies.record(time);
     node.pause();
-    for (index, found) in fetch(node, 0..count)?.into_iter().enumerate() {
+    let sums = fetch(node, 0..count)?;
+    for (index, found) in sums.iter().copied().enumerate() {
         let all = (0..node.ranks).map(|rank| element(job, rank, round, index));
         let wanted = all.fold(0_u64, u64::wrapping_add);
         check(found == wanted, || {
@@ -126,7 +136,7 @@ fn reduce_once(
     }
     node.resume();
     node.tick();
-    Ok(())
+    Ok(sums)
 }
 
 fn ring(node: &mut Node, job: &Job, count: usize) -> Result<(), Fault> {

@@ -17,11 +17,12 @@ use crate::session::failure::Failure;
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   ferroce workload rendezvous --ranks 8        barriers of 8 processes, over RDMA and TCP
-  ferroce workload rendezvous --delay 2:5ms    rank 2 is late: the report says so
-  ferroce workload rendezvous --capture run.pcapng && ferroce analyze run.pcapng
-  ferroce workload rendezvous --json | jq '.methods[] | {method, latency}'
+  ferroce workload rendezvous --delay 2:5ms    rank 2 is late: the table shows it
+  ferroce workload allreduce --size 4M --method wire,tcp
+  ferroce workload kv --capture kv.pcapng && ferroce analyze kv.pcapng
+  ferroce workload nvmeof --depth 32 --json | jq '.methods[] | {method, latency}'
   ferroce workload --agent                     on other hosts; then, on this one:
-  ferroce workload rendezvous --hosts 192.0.2.1,192.0.2.2 --ranks 4";
+  ferroce workload parameter-server --hosts 192.0.2.1,192.0.2.2 --ranks 4";
 
 /// A rank and a duration, such as `2:5ms`.
 #[derive(Clone, Copy, Debug)]

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &WorkloadArgs, screen: &Screen) -> ExitStatus {
     let Some(workload) = args.workload else {
         return match args.agent {
             true => agent::run(args, screen),
-            false => rank::run(args.remote),
+            false => rank::run(args.remote, screen),
         };
     };
     match measure(workload, args, screen) {

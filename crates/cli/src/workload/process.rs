@@ -18,7 +18,7 @@ use crate::session::failure::Failure;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// After this time without packets, the kernel probes whether the host of an agent exists.
-const KEEPALIVE: Duration = Duration::from_secs(5);
+pub(super) const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// How long to wait for the exit status of a process that has closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);

@@ -18,6 +18,7 @@ use super::node::{Moment, Node};
 use super::tally::RankResult;
 use crate::exit::ExitStatus;
 use crate::session::failure::Failure;
+use crate::style::{Screen, printable};
 
 /// How often a rank tells that it is alive.
 const HEARTBEAT: Duration = Duration::from_millis(250);
@@ -40,9 +41,9 @@ impl Parent {
 }
 
 /// Runs a rank; `remote`: the command is on another host.
-pub(super) fn run(remote: bool) -> ExitStatus {
+pub(super) fn run(remote: bool, screen: &Screen) -> ExitStatus {
     let parent = Parent(Arc::new(Mutex::new(io::stdout())));
-    let messages = listen(parent.clone());
+    let messages = listen(parent.clone(), remote.then_some(*screen));
     match work(&parent, &messages, remote) {
         Ok(()) => ExitStatus::Success,
         Err(fault) => {
@@ -56,15 +57,20 @@ pub(super) fn run(remote: bool) -> ExitStatus {
 
 /// Receives the messages of the command. The messages that end the rank, and the end of the command itself, end it at
 /// once, wherever it waits.
-fn listen(parent: Parent) -> Receiver<ToRank> {
+///
+/// `screen`: of the agent, whose user does not see the messages of the command.
+fn listen(parent: Parent, screen: Option<Screen>) -> Receiver<ToRank> {
     let (sender, messages) = mpsc::channel();
     thread::spawn(move || {
         let mut input = io::stdin().lock();
         let status = loop {
             match control::receive(&mut input) {
                 Ok(Some(ToRank::Quit)) => break 0,
-                Ok(Some(ToRank::Abort { .. })) => {
+                Ok(Some(ToRank::Abort { reason })) => {
                     parent.send(&FromRank::Aborted);
+                    if let Some(screen) = screen {
+                        screen.complain(format_args!("a rank was ended: {}", printable(&reason)));
+                    }
                     break 1;
                 }
                 // The main thread ends only with the process.

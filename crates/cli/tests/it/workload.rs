@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use crate::support::FERROCE;
-use crate::support::scratch::{Scratch, failure, success, text};
+use crate::support::scratch::{Scratch, failure, success};
 use crate::support::server::Server;
 use serde_json::Value;
 
@@ -116,8 +116,9 @@ fn allreduce_passes() {
     let elements = (3 + 62 + 1001) * 2 * 2 * 5;
     for row in json["methods"].as_array().unwrap() {
         assert_eq!(row["verified"], elements, "{row}");
-        assert_eq!(row["details"].as_object().unwrap().len(), 6, "{row}");
+        assert_eq!(row["details"].as_object().unwrap().len(), 7, "{row}");
     }
+    assert_eq!(detail(&json, "checksum").as_str().unwrap().len(), 16);
 }
 
 #[test]
@@ -203,10 +204,14 @@ struct Endless {
 impl Endless {
     /// Starts it, and waits until all ranks work.
     fn start(name: &str, ranks: usize, method: &str, timeout: &str) -> Self {
+        Self::start_with(name, ranks, &["--method", method, "--timeout", timeout])
+    }
+
+    fn start_with(name: &str, ranks: usize, more: &[&str]) -> Self {
         let mut command = Command::new(FERROCE);
         let ranks_option = ranks.to_string();
         command.args(["workload", name, "-n", "2147483647", "--ranks", &ranks_option]);
-        command.args(["--method", method, "--timeout", timeout, "--verbose"]);
+        command.args(more).arg("--verbose");
         if ["inference-batching", "allreduce", "mpi", "mr-cache"].contains(&name) {
             command.args(["--size", "4096"]);
         }
@@ -219,7 +224,8 @@ impl Endless {
             if line.trim_end().ends_with(": running") {
                 break;
             }
-            let pid = line.trim_end().trim_end_matches(')').rsplit(' ').next().unwrap();
+            let pid = line.split("(process ").nth(1).unwrap();
+            let pid = pid.split([' ', ')']).next().unwrap();
             running.pids.push(pid.parse().unwrap_or_else(|_| panic!("{line}")));
         }
         assert_eq!(running.pids.len(), ranks);
@@ -331,7 +337,8 @@ fn captures_are_written_by_rank() {
         for file in files {
             let report = scratch.report(file);
             // Each rank has 2 peers: 10 signals each way, and acknowledgements.
-            assert!(report.packets() >= 40, "{file}: {report:?}");
+            assert!(report.roce_packets >= 40, "{file}: {report:?}");
+            assert_eq!(report.icrc.ok, report.roce_packets, "{file}: {report:?}");
         }
     }
     assert_eq!(scratch.files().len(), 4);
@@ -357,7 +364,9 @@ fn agents_run_the_ranks() {
     let hosts = format!("{},{}", agents[0].address, agents[1].address);
     for name in ["rendezvous", "kv"] {
         let (arguments, ranks, operations) = small(name);
-        let output = scratch.ferroce(&[&arguments[..], &["--hosts", &hosts]].concat());
+        let ranks_option = ranks.to_string();
+        let more = ["--hosts", &hosts, "--ranks", &ranks_option];
+        let output = scratch.ferroce(&[&arguments[..], &more].concat());
         let json: Value = serde_json::from_str(&success(&output)).unwrap();
         assert_eq!(check(&json, ranks, operations), ["rdma_wire", "tcp"]);
         assert_eq!(json["hosts"].as_array().unwrap().len(), 2, "{json}");
@@ -365,4 +374,21 @@ fn agents_run_the_ranks() {
     let default = ["workload", "rendezvous", "-n", "5", "--hosts", &hosts];
     let out = success(&scratch.ferroce(&[&default[..], &PATIENT].concat()));
     assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["ranks"], 2);
+}
+
+#[test]
+fn a_killed_rank_of_an_agent_is_named_and_the_agent_goes_on() {
+    let scratch = Scratch::new("workload-agent-kill");
+    let agent = agent();
+    let hosts = format!("{0},{0}", agent.address);
+    let more = ["--hosts", &hosts, "--timeout", "60s"];
+    let running = Endless::start_with("kv", 3, &[&more[..], &["--method", "wire"]].concat());
+    let pid = running.pids[1];
+    running.signal("-KILL", pid);
+    let complaint = failure(&running.end());
+    let wanted = format!("rank 1 (process {pid} on 127.0.0.1) closed its connection");
+    assert!(complaint.contains(&wanted), "{complaint}");
+    assert!(complaint.contains("ranks 0 and 2 ended"), "{complaint}");
+    let again = ["workload", "rendezvous", "-n", "5", "--json"];
+    success(&scratch.ferroce(&[&again[..], &more].concat()));
 }
