@@ -26,6 +26,7 @@ use crate::simulate::SimulateArgs;
 use crate::stat::{self, StatArgs};
 use crate::style::ColorChoice;
 use crate::top::{self, TopArgs};
+use crate::workload::{self, WorkloadArgs};
 
 /// Part of every help text and man page.
 const EXIT_STATUS: &str = "\
@@ -208,6 +209,14 @@ pub(crate) enum Command {
     /// process on this host; then RDMA is measured through shared memory and through sockets.
     #[command(after_help = after(compare::EXAMPLES))]
     Compare(Box<CompareArgs>),
+
+    /// Run what RDMA is used for: distributed work of several processes, over RDMA and over TCP
+    ///
+    /// Starts processes (ranks) that connect to each other and do the work of NAME, by RDMA through shared memory and
+    /// through sockets, and by TCP. Every result is verified. Prints throughput, latencies and CPU time of each in one
+    /// table. A rank that ends, stops or is late is reported by its number, and ends the command with status 1.
+    #[command(after_help = after(workload::EXAMPLES))]
+    Workload(Box<WorkloadArgs>),
 
     /// Capture the packets of all processes live
     ///

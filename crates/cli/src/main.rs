@@ -42,6 +42,7 @@ mod simulate;
 mod stat;
 mod style;
 mod top;
+mod workload;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -87,6 +88,7 @@ fn run(command: &Command, screen: &Screen) -> ExitCode {
         Command::Client(args) => client::run(args, screen),
         Command::Perf(args) => perf::run(args, screen),
         Command::Compare(args) => compare::run(args, screen),
+        Command::Workload(args) => workload::run(args, screen),
         Command::Decode(args) => decode::run(args, screen),
         Command::Analyze(args) => analyze::run(args, screen),
         Command::Report(args) => report::run(args, screen),

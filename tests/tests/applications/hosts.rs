@@ -44,6 +44,13 @@ impl Hosts {
         command
     }
 
+    /// Returns a `ferroce` command on one of them.
+    pub(crate) fn ferroce(&self, side: usize, arguments: &[&str]) -> Command {
+        let mut command = self.0.command(side, Command::new(ferroce()).args(arguments));
+        plain(&mut command);
+        command
+    }
+
     /// Returns a program on one of them, with a capture of its packets, which all go through sockets.
     pub(crate) fn captured(&self, side: usize, capture: &Path, name: &str) -> Command {
         let mut run = Command::new(ferroce());

@@ -12,3 +12,4 @@ mod pair;
 mod reported;
 mod table;
 mod wheels;
+mod workloads;

@@ -36,8 +36,13 @@ pub(crate) fn one_host(hosts: &Hosts, ranks: usize, arguments: &[&str]) -> Comma
 
 /// Adds the arguments of `mpirun`.
 pub(crate) fn arguments(command: &mut Command, ranks: usize, arguments: &[&str]) {
+    script(command, ranks, "examples/mpi/ranks.py", arguments);
+}
+
+/// Adds the arguments of `mpirun` for a script.
+pub(crate) fn script(command: &mut Command, ranks: usize, script: &str, arguments: &[&str]) {
     command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]);
-    command.args([PYTHON, &file("examples/mpi/ranks.py")]).args(arguments);
+    command.args([PYTHON, &file(script)]).args(arguments);
 }
 
 /// Returns the command for ranks on two hosts, by the script that users start with.

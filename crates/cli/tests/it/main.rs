@@ -26,3 +26,4 @@ mod stat;
 mod support;
 mod terminal;
 mod top;
+mod workload;
