@@ -1,6 +1,6 @@
 //! Builds the report after the last packet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::Engine;
 use crate::analysis::findings::findings;
@@ -53,7 +53,13 @@ impl Engine<'_> {
             let found = handshake.and_then(|both| sides.get(&(both.active, both.passive)));
             event.conversation = found.map(|&index| id(index));
         }
+        let mut disproved: HashSet<(u64, u32, &str)> = HashSet::new();
+        disproved.extend(self.sink.withdrawn.iter().map(|&index| {
+            let anomaly = &self.sink.anomalies[index].1;
+            (anomaly.frame, anomaly.segment, anomaly.text.as_str())
+        }));
         for (side, mut row) in self.rows {
+            row.notes.retain(|note| !disproved.contains(&(row.frame, row.segment, note)));
             if let Some(side) = side.map(|side| self.flows.resolve(side)) {
                 (row.conversation, row.from_a) = (Some(id(side.conversation)), side.from_a);
             }
@@ -68,7 +74,10 @@ impl Engine<'_> {
                 report.messages.push(message);
             }
         }
-        for (side, mut anomaly) in self.sink.anomalies {
+        for (index, (side, mut anomaly)) in self.sink.anomalies.into_iter().enumerate() {
+            if self.sink.withdrawn.contains(&index) {
+                continue;
+            }
             let side = side.map(|side| self.flows.resolve(side));
             anomaly.conversation = side.map(|side| id(side.conversation));
             if keep(anomaly.conversation) {
@@ -139,7 +148,7 @@ impl Engine<'_> {
 fn conversation(id: u32, flow: &Flow, tally: ConversationTally, dropped: bool) -> Conversation {
     let endpoint = |peer: Peer| Endpoint { address: peer.address.to_string(), qpn: peer.qpn };
     let findings = findings(&tally, dropped);
-    let lost_requests = tally.lost_requests;
+    let (lost_requests, doubtful_requests) = (tally.lost_requests, tally.doubtful_requests);
     let operations = tally.operations.into_iter().map(|(name, mut operations)| {
         operations.stats.latency = operations.latency.summary();
         (name, operations.stats)
@@ -168,5 +177,6 @@ fn conversation(id: u32, flow: &Flow, tally: ConversationTally, dropped: bool) -
         anomalies: tally.anomalies.iter().map(|(kind, count)| (kind.name(), count.count)).collect(),
         findings,
         lost_requests,
+        doubtful_requests,
     }
 }

@@ -146,7 +146,7 @@ impl<'o> Engine<'o> {
         }
         self.count(record);
         self.grapher.add(stamp.time, false, u64::from(record.original_len));
-        self.sink.notes.clear();
+        self.sink.next_packet();
         self.observe(record, None, None);
     }
 
@@ -193,7 +193,7 @@ impl<'o> Engine<'o> {
         stamp: Stamp,
     ) {
         self.sink.steps += 1;
-        self.sink.notes.clear();
+        self.sink.next_packet();
         // Packets that the filter excludes are still tracked, for the state of their conversation: an acknowledgement
         // ends a message, whether it is selected or not.
         self.sink.muted = !self.selects(frame);

@@ -53,7 +53,8 @@ impl Engine<'_> {
         };
         if let Some(detail) = &mut self.detail {
             let bytes = u64::from(record.original_len);
-            let kinds: Vec<_> = self.sink.notes.iter().map(|(kind, _)| *kind).collect();
+            let noted = self.sink.notes.iter().map(|(kind, _)| *kind);
+            let kinds: Vec<_> = noted.chain(self.sink.suspected.iter().copied()).collect();
             detail.roce(side, bytes, stamp, &kinds, &self.flows);
         }
         if self.options.packet_list && self.rows.len() < self.options.max_packet_rows {

@@ -137,6 +137,7 @@ impl Flows {
             }
         }
         sink.muted = false;
+        self.datagrams.finish(filtered, sink);
         let only_entry = |list: &BTreeSet<usize>| list.first().copied().filter(|_| list.len() == 1);
         let pairs: Vec<_> = (self.one_way.iter())
             .filter_map(|(&(source, destination), list)| {

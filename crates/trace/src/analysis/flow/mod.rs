@@ -16,6 +16,7 @@ use ferroce_wire::opcode::Transport;
 use ferroce_wire::packet::Packet;
 
 use super::anomaly::AnomalyKind;
+use super::datagrams::DatagramSenders;
 use super::pairs::ConnectedPairs;
 use super::report::JoinedBy;
 use super::sink::{Reporter, Sink};
@@ -49,6 +50,8 @@ pub(super) struct Flows {
     lookup_credit: usize,
     /// Connected peer and path MTU by queue pair.
     handshakes: HashMap<QueuePair, (QueuePair, Option<u32>)>,
+    /// Senders of datagrams, whose PSNs count over all conversations.
+    datagrams: DatagramSenders,
     max_conversations: usize,
     /// What a first pass over the file found.
     pairs: Arc<ConnectedPairs>,
@@ -64,6 +67,7 @@ impl Flows {
             one_way: HashMap::new(),
             lookup_credit: MAX_LOOKUP_CREDIT,
             handshakes: HashMap::new(),
+            datagrams: DatagramSenders::default(),
             max_conversations,
             pairs,
             untracked: 0,
@@ -113,6 +117,9 @@ impl Flows {
                 flow.directions[usize::from(!side.from_a)]
                     .unreliable
                     .datagram(observed, &mut reporter);
+                if self.datagrams.add(source, observed, side, self.max_conversations) {
+                    sink.suspected.push(AnomalyKind::MessageLost);
+                }
             }
             Transport::CongestionNotification => {
                 let text = format!(
