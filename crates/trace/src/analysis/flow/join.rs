@@ -65,10 +65,13 @@ impl Flows {
         }
         let dropped = &mut self.flows[drop];
         dropped.merged_into = Some(keep);
-        let direction = std::mem::take(&mut dropped.directions[0]);
+        let mut direction = std::mem::take(&mut dropped.directions[0]);
+        let responses = std::mem::take(&mut dropped.directions[1].requester.unmatched);
         let (mtu, last, peer) = (dropped.mtu, dropped.last, dropped.b);
         let kept = &mut self.flows[keep];
+        direction.requester.adopt_responses(&kept.directions[1].requester.unmatched);
         kept.directions[1] = direction;
+        kept.directions[0].requester.adopt_responses(&responses);
         kept.a.qpn = peer.qpn;
         kept.mtu = kept.mtu.or(mtu);
         if let Some(mtu) = kept.mtu {

@@ -53,8 +53,8 @@ impl MissingResponses {
         if self.0.len() == MAX_REQUESTS {
             self.0.pop_front();
         }
-        // Repetitions until now were those of a request that the responder had not accepted.
-        let count = |index| ResponseCount { requested: 1, arrived: u32::from(index < next) };
+        let requested = request.sends + request.probes;
+        let count = |index| ResponseCount { requested, arrived: u32::from(index < next) };
         let counts = (0..request.psn_count).map(count).collect();
         self.0.push_back(DoubtedRequest { start, counts, reports: vec![report] });
     }

@@ -99,6 +99,8 @@ pub(super) struct Requester {
     last_time: i64,
     /// Request packets that are missing so far.
     gaps: Gaps<AnomalyId>,
+    /// Responses to requests that are not known yet.
+    pub(super) unmatched: Vec<Psn>,
     /// The last requests whose first transmission seems to be lost.
     lost: VecDeque<u64>,
     /// Responses that are missing so far.

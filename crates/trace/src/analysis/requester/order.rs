@@ -12,10 +12,12 @@ const MAX_RESPONSES: usize = 16;
 /// An MSN further behind than this is that of a new connection.
 const MAX_LATE: i32 = 1 << 10;
 
-/// The MSNs of a responder, which never decrease (IBA 9.7.7.1), not even in a response to a repeated request.
+/// The MSNs of a responder, which never decrease (IBA 9.7.7.1). A response to a repeated request may have a newer one than
+/// the responses that wait behind it, so that PSNs must be in the same order.
 #[derive(Debug, Default)]
 pub(super) struct ResponseOrder {
-    newest: Option<Psn>,
+    /// The newest MSN, and the PSN of its response.
+    newest: Option<(Psn, Psn)>,
     recent: VecDeque<(Opcode, Psn, Psn)>,
 }
 
@@ -31,11 +33,13 @@ impl ResponseOrder {
             self.recent.pop_front();
         }
         self.recent.push_back(response);
-        let ahead = self.newest.map_or(0, |newest| msn.distance(newest));
-        if (-MAX_LATE..0).contains(&ahead) {
-            return !seen;
+        let psn = packet.bth.psn;
+        if let Some((newest, of)) = self.newest {
+            if (-MAX_LATE..0).contains(&msn.distance(newest)) {
+                return !seen && psn.is_before(of);
+            }
         }
-        self.newest = Some(msn);
+        self.newest = Some((msn, psn));
         false
     }
 }

@@ -318,7 +318,12 @@ impl Requester {
         let reordered = (ids.is_reordered(observed.identification))
             .unwrap_or(earlier.is_none() && !forgotten && !has_cause && elapsed < LATE_WINDOW_NS);
         if reordered && earlier.is_none() {
-            return OldPacketKind::Reordered;
+            // After a long wait, it is not late: the packets after a repeated one are repeated as well.
+            let gone_back = self.probed.filter(|first| {
+                let recent = now - first.time < RETRANSMIT_RUN_GAP_NS;
+                recent && first.sequence < sequence && first.waited >= LATE_WINDOW_NS
+            });
+            return gone_back.map_or(OldPacketKind::Reordered, OldPacketKind::WentBack);
         }
         if reordered && first_lost {
             return OldPacketKind::ReorderedFirstCopy;

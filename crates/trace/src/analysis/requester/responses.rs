@@ -1,5 +1,6 @@
 //! Processing of the responder's packets.
 
+use ferroce_wire::number::Psn;
 use ferroce_wire::opcode::Operation;
 use ferroce_wire::syndrome::{NakCode, SyndromeKind};
 
@@ -8,6 +9,9 @@ use crate::analysis::anomaly::AnomalyKind;
 use crate::analysis::sink::Reporter;
 use crate::analysis::text::{count_of, duration};
 use crate::analysis::window::ObservedPacket;
+
+/// Responses remembered until their requests are found.
+const MAX_UNMATCHED: usize = 64;
 
 impl Requester {
     /// Processes a response to this requester.
@@ -22,6 +26,9 @@ impl Requester {
         let Some(next) = next else {
             let text = format!("response to PSN {psn}, whose request is not in the capture");
             reporter.anomaly(AnomalyKind::UnseenAcknowledged, psn, text);
+            if self.unmatched.len() < MAX_UNMATCHED {
+                self.unmatched.push(psn);
+            }
             return;
         };
         let sequence = next.sequence_of(psn);
@@ -50,6 +57,16 @@ impl Requester {
         }
         if !acknowledges {
             self.accept_response(sequence, late, observed, reporter);
+        }
+    }
+
+    /// Takes over the responses that were seen before the two directions were matched: they are not missing.
+    pub(in crate::analysis) fn adopt_responses(&mut self, unmatched: &[Psn]) {
+        let Some(next) = self.next else { return };
+        for &psn in unmatched {
+            if let Some(request) = self.window.find(next.sequence_of(psn)) {
+                request.response_missing = true;
+            }
         }
     }
 
