@@ -3,6 +3,8 @@
 
 mod words;
 
+use std::collections::HashMap;
+
 use ferroce_trace::analysis::anomaly::{AnomalyKind, Severity};
 use ferroce_trace::analysis::report::{Anomaly, Conversation, FileReport};
 use ferroce_trace::render::units;
@@ -18,14 +20,20 @@ const MAX_CONVERSATIONS: usize = 100;
 
 /// The topics of a file, the most severe first.
 pub(crate) fn topics(report: &FileReport) -> Vec<Topic> {
-    let mut topics: Vec<_> = WORDS.iter().filter_map(|words| topic(words, report)).collect();
+    let paths = ReorderingPaths::of(report);
+    let mut topics: Vec<_> =
+        WORDS.iter().filter_map(|words| topic(words, report, &paths)).collect();
     topics.extend(file_topics(report));
     topics.sort_by_key(|topic| std::cmp::Reverse(topic.severity));
     topics
 }
 
-fn topic(words: &'static Words, report: &FileReport) -> Option<Topic> {
-    let counts = report.conversations.iter().map(|it| (it.id, count(words, it)));
+fn topic<'a>(
+    words: &'static Words,
+    report: &'a FileReport,
+    paths: &ReorderingPaths<'a>,
+) -> Option<Topic> {
+    let counts = report.conversations.iter().map(|it| (it.id, count(words, it, paths)));
     let found: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
     let listed = |anomaly: &&Anomaly| words.kinds.contains(&anomaly.kind);
     let is_loss = words.id == "loss";
@@ -74,20 +82,74 @@ fn topic(words: &'static Words, report: &FileReport) -> Option<Topic> {
     })
 }
 
-/// Occurrences in one conversation. A gap that a late packet closes was reordering, not loss.
-fn count(words: &Words, conversation: &Conversation) -> u64 {
-    let of = |kind: AnomalyKind| conversation.anomalies.get(kind.name()).copied().unwrap_or(0);
-    if words.id != "loss" {
-        return words.kinds.iter().map(|kind| of(*kind)).sum();
+/// How many packets overtook each other, and how many seem to be lost, between two addresses.
+#[derive(Debug, Default)]
+struct PathCounts {
+    reordered: u64,
+    lost: u64,
+}
+
+/// The paths between two addresses that reorder packets.
+struct ReorderingPaths<'a>(HashMap<(&'a str, &'a str), PathCounts>);
+
+impl<'a> ReorderingPaths<'a> {
+    fn of(report: &'a FileReport) -> Self {
+        let mut paths: HashMap<_, PathCounts> = HashMap::new();
+        for conversation in &report.conversations {
+            let path = paths.entry(Self::path(conversation)).or_default();
+            path.reordered += occurrences(conversation, AnomalyKind::Reordered);
+            path.lost += conversation.lost_requests.saturating_sub(conversation.doubtful_requests);
+            path.lost += occurrences(conversation, AnomalyKind::MissingResponse);
+        }
+        paths.retain(|_, counts| counts.reordered > 0);
+        Self(paths)
     }
-    let reordered = of(AnomalyKind::Reordered) > 0;
-    let requests = match conversation.lost_requests {
-        0 if reordered => 0,
-        0 => of(AnomalyKind::MissingRequest),
-        lost => lost,
-    };
-    let after = if reordered { 0 } else { of(AnomalyKind::LostAfterCapture) };
-    requests + after + of(AnomalyKind::MissingResponse) + of(AnomalyKind::MessageLost)
+
+    fn get(&self, conversation: &'a Conversation) -> Option<&PathCounts> {
+        self.0.get(&Self::path(conversation))
+    }
+
+    /// The two addresses, in the same order for both directions.
+    fn path(conversation: &'a Conversation) -> (&'a str, &'a str) {
+        let (a, b) = (conversation.a.address.as_str(), conversation.b.address.as_str());
+        if a < b { (a, b) } else { (b, a) }
+    }
+}
+
+fn occurrences(conversation: &Conversation, kind: AnomalyKind) -> u64 {
+    conversation.anomalies.get(kind.name()).copied().unwrap_or(0)
+}
+
+/// Occurrences in one conversation.
+fn count<'a>(words: &Words, conversation: &'a Conversation, paths: &ReorderingPaths<'a>) -> u64 {
+    let of = |kind| occurrences(conversation, kind);
+    if words.id == "loss" {
+        return lost(conversation, paths);
+    }
+    words.kinds.iter().map(|kind| of(*kind)).sum()
+}
+
+/// Packets lost in one conversation. A reliable connection sends a packet that is late again, as if it were lost. On a path
+/// that reorders, this is loss only if it happens more often than reordering.
+fn lost<'a>(conversation: &'a Conversation, paths: &ReorderingPaths<'a>) -> u64 {
+    let of = |kind| occurrences(conversation, kind);
+    let unreliable = of(AnomalyKind::MessageLost);
+    match paths.get(conversation) {
+        Some(path) if path.lost <= path.reordered => unreliable,
+        Some(_) => {
+            let requests =
+                conversation.lost_requests.saturating_sub(conversation.doubtful_requests);
+            requests + of(AnomalyKind::MissingResponse) + unreliable
+        }
+        None => {
+            let requests = match conversation.lost_requests {
+                0 => of(AnomalyKind::MissingRequest),
+                lost => lost,
+            };
+            let others = [AnomalyKind::LostAfterCapture, AnomalyKind::MissingResponse];
+            requests + others.map(of).iter().sum::<u64>() + unreliable
+        }
+    }
 }
 
 /// Statements about the file as a whole.

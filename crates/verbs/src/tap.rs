@@ -5,7 +5,8 @@
 //! many and where (epb_dropcount, isb_ifdrop). Fields that a socket does not reveal are filled in: Ethernet addresses other
 //! than the interface's own, and the UDP checksum of received packets.
 //!
-//! A packet that this process sends to itself is recorded once, as sent.
+//! A packet that this process sends to itself is recorded once, as sent; a second time, as received, if it was corrupted
+//! on its way.
 //!
 //! | file | role |
 //! |---|---|
@@ -112,6 +113,15 @@ pub(crate) struct PacketMetadata {
     pub(crate) hop_limit: u8,
     pub(crate) identification: Identification,
     pub(crate) owner: Owner,
+    /// Whether it arrived with a wrong ICRC.
+    pub(crate) corrupted: bool,
+}
+
+impl PacketMetadata {
+    /// Whether the record of its sender, if there is one, shows all there is to see.
+    fn is_known_to_sender(&self) -> bool {
+        self.direction == Direction::In && !self.corrupted
+    }
 }
 
 /// Captures the packets of one device: to a file, to live collectors, or not at all.
@@ -181,7 +191,7 @@ impl Tap {
     pub(crate) fn record(&self, metadata: &PacketMetadata, packet: &[u8]) {
         if let Some((file, interface)) = &self.file {
             // A packet from this process is there already, as sent.
-            if metadata.direction == Direction::Out || !file.is_source(metadata.headers.source) {
+            if !metadata.is_known_to_sender() || !file.is_source(metadata.headers.source) {
                 file.push(*interface, metadata, packet);
             }
         }

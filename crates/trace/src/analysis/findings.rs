@@ -77,15 +77,20 @@ pub(super) fn findings(tally: &ConversationTally, dropped: bool) -> Vec<Finding>
         );
         report(Severity::Warning, text);
     }
-    if tally.lost_requests > 0 {
+    let lost_requests = match reordered {
+        0 => tally.lost_requests,
+        _ => tally.lost_requests.saturating_sub(tally.doubtful_requests),
+    };
+    if lost_requests > 0 {
         let text = format!(
             "requests are lost {location}: the first transmission of {} is missing from the capture or corrupted",
-            count_of(tally.lost_requests, "packet")
+            count_of(lost_requests, "packet")
         );
         report(Severity::Warning, text);
     }
+    // On a path that reorders, the receiver misses packets that are merely late.
     let after = tally.count(Kind::LostAfterCapture);
-    if after > 0 {
+    if after > 0 && reordered == 0 {
         let text = format!(
             "packets are lost after the capture point: {} that the capture contains did not arrive",
             count_of(after, "packet")

@@ -7,10 +7,12 @@
 pub mod anomaly;
 mod assembly;
 mod cm;
+mod datagrams;
 pub mod detail;
 mod engine;
 mod findings;
 mod flow;
+mod gaps;
 mod graph;
 mod hierarchy;
 mod identification;

@@ -200,6 +200,9 @@ pub struct Conversation {
     /// Requests whose first transmission is not in the capture.
     #[serde(skip)]
     pub lost_requests: u64,
+    /// Those of them that arrived twice: on a path that reorders, one of both is the first transmission, which was late.
+    #[serde(skip)]
+    pub doubtful_requests: u64,
 }
 
 /// Messages of one operation.

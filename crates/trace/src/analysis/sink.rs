@@ -1,6 +1,6 @@
 //! Collects the results of the trackers: bounded lists and unbounded counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use ferroce_wire::number::Psn;
 
@@ -21,13 +21,28 @@ pub(super) struct Reporter<'a> {
 }
 
 impl Reporter<'_> {
-    pub(super) fn anomaly(&mut self, kind: AnomalyKind, psn: Psn, text: String) {
-        self.sink.anomaly(kind, self.at, Some(self.side), Some(psn.0), text);
+    pub(super) fn anomaly(&mut self, kind: AnomalyKind, psn: Psn, text: String) -> AnomalyId {
+        self.sink.anomaly(kind, self.at, Some(self.side), Some(psn.0), text)
+    }
+
+    /// Withdraws an anomaly of this conversation that a later packet has disproved.
+    pub(super) fn withdraw(&mut self, id: AnomalyId) {
+        self.sink.withdraw(id, self.side.conversation);
     }
 
     pub(super) fn tally(&mut self) -> &mut ConversationTally {
         self.sink.tally(self.side.conversation)
     }
+}
+
+/// A reported anomaly that a later packet may disprove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AnomalyId {
+    kind: AnomalyKind,
+    /// Whether the filter selects its packet.
+    selected: bool,
+    /// Its place in the list; `None` beyond the list's limit.
+    index: Option<usize>,
 }
 
 /// Results of one conversation.
@@ -37,6 +52,8 @@ pub(super) struct ConversationTally {
     pub(super) operations: BTreeMap<&'static str, OperationTally>,
     /// Requests whose first transmission is not in the capture.
     pub(super) lost_requests: u64,
+    /// Those of them that arrived twice: one of both may be the first transmission.
+    pub(super) doubtful_requests: u64,
     /// Sequence error NAKs that merely follow an RNR NAK for the same PSN.
     pub(super) naks_after_rnr: u64,
     /// Whether the filter selects any of its packets.
@@ -83,6 +100,7 @@ impl ConversationTally {
         }
         self.selected |= other.selected;
         self.lost_requests += other.lost_requests;
+        self.doubtful_requests += other.doubtful_requests;
         self.naks_after_rnr += other.naks_after_rnr;
         for (name, theirs) in other.operations {
             let ours = self.operations.entry(name).or_default();
@@ -99,6 +117,8 @@ impl ConversationTally {
 #[derive(Debug)]
 pub(super) struct Sink {
     pub(super) anomalies: Vec<(Option<Side>, Anomaly)>,
+    /// Those of `anomalies` that a later packet has disproved.
+    pub(super) withdrawn: HashSet<usize>,
     pub(super) anomaly_counts: BTreeMap<&'static str, u64>,
     pub(super) messages: Vec<(Side, CapturedMessage)>,
     pub(super) messages_total: u64,
@@ -106,6 +126,8 @@ pub(super) struct Sink {
     pub(super) tallies: Vec<ConversationTally>,
     /// Anomalies of the current packet, for the packet list and the observer.
     pub(super) notes: Vec<(AnomalyKind, String)>,
+    /// Anomalies of the current packet that the end of the file may confirm.
+    pub(super) suspected: Vec<AnomalyKind>,
     /// Whether the filter excludes the current packet: its anomalies count only in the diagnosis of its conversation.
     pub(super) muted: bool,
     /// The operations whose messages are kept; `None` for all.
@@ -125,11 +147,13 @@ impl Sink {
     pub(super) fn new(options: &Options) -> Self {
         Self {
             anomalies: Vec::new(),
+            withdrawn: HashSet::new(),
             anomaly_counts: BTreeMap::new(),
             messages: Vec::new(),
             messages_total: 0,
             tallies: Vec::new(),
             notes: Vec::new(),
+            suspected: Vec::new(),
             muted: false,
             operations: message_operations(&options.filter),
             window_budget: WindowBudget::default(),
@@ -148,8 +172,9 @@ impl Sink {
         side: Option<Side>,
         psn: Option<u32>,
         text: String,
-    ) {
-        let selected = u64::from(!self.muted);
+    ) -> AnomalyId {
+        let mut id = AnomalyId { kind, selected: !self.muted, index: None };
+        let selected = u64::from(id.selected);
         if let Some(side) = side {
             let tally = self.tally(side.conversation);
             match tally.anomalies.get_mut(&kind) {
@@ -165,7 +190,7 @@ impl Sink {
             }
         }
         if self.muted {
-            return;
+            return id;
         }
         *self.anomaly_counts.entry(kind.name()).or_default() += 1;
         self.notes.push((kind, text.clone()));
@@ -180,8 +205,29 @@ impl Sink {
                 psn,
                 text,
             };
+            id.index = Some(self.anomalies.len());
             self.anomalies.push((side, anomaly));
         }
+        id
+    }
+
+    fn withdraw(&mut self, id: AnomalyId, conversation: usize) {
+        let selected = u64::from(id.selected);
+        let tally = self.tally(conversation);
+        if let Some(count) = tally.anomalies.get_mut(&id.kind) {
+            count.count = count.count.saturating_sub(1);
+            count.selected = count.selected.saturating_sub(selected);
+            if count.count == 0 {
+                tally.anomalies.remove(&id.kind);
+            }
+        }
+        if let Some(count) = self.anomaly_counts.get_mut(id.kind.name()) {
+            *count = count.saturating_sub(selected);
+            if *count == 0 {
+                self.anomaly_counts.remove(id.kind.name());
+            }
+        }
+        self.withdrawn.extend(id.index);
     }
 
     pub(super) fn message(&mut self, side: Side, message: CapturedMessage) {
@@ -201,6 +247,12 @@ impl Sink {
         if self.messages.len() < self.max_messages {
             self.messages.push((side, message));
         }
+    }
+
+    /// Forgets the anomalies of the packet before.
+    pub(super) fn next_packet(&mut self) {
+        self.notes.clear();
+        self.suspected.clear();
     }
 
     pub(super) fn tally(&mut self, conversation: usize) -> &mut ConversationTally {

@@ -6,7 +6,8 @@ use ferroce_wire::number::Psn;
 
 use super::anomaly::AnomalyKind;
 use super::assembly::{Assembly, Ending};
-use super::sink::Reporter;
+use super::gaps::{Filled, Gaps};
+use super::sink::{AnomalyId, Reporter};
 use super::text::psns;
 use super::window::{ExtendedPsn, ObservedPacket, TrackedRequest};
 use crate::dissect::is_management;
@@ -18,6 +19,7 @@ pub(super) struct UnreliableSender {
     gaps: u64,
     /// Which of the PSNs before the next one were seen; the lowest bit is the newest.
     seen: u128,
+    missing: Gaps<AnomalyId>,
     datagrams: RecentDatagrams,
     assembly: Assembly,
 }
@@ -47,6 +49,9 @@ impl UnreliableSender {
                 return duplicated(psn, reporter);
             }
             self.seen |= bit;
+            if let Filled::Whole(missing) = self.missing.fill(expected.sequence_of(psn)) {
+                reporter.withdraw(missing);
+            }
             return reordered(psn, reporter);
         }
         if ahead > 0 {
@@ -58,7 +63,8 @@ impl UnreliableSender {
                 let text = format!(
                     "{missing} not in the capture: the receiver drops the message they belong to"
                 );
-                reporter.anomaly(AnomalyKind::MessageLost, expected.psn, text);
+                let id = reporter.anomaly(AnomalyKind::MessageLost, expected.psn, text);
+                self.missing.open(expected.sequence, expected.sequence_of(psn), id);
             }
         }
         self.gaps = observed.gaps;

@@ -146,6 +146,7 @@ fn conversation(anomalies: &[Anomaly]) -> Conversation {
         operations: [("RDMA_WRITE", stats)].into(),
         anomalies: anomalies.iter().map(|anomaly| (anomaly.kind.name(), 1)).collect(),
         lost_requests: 0,
+        doubtful_requests: 0,
         findings: vec![Finding {
             severity: crate::analysis::anomaly::Severity::Warning,
             text: "2 packets retransmitted because of 1 × NAK, PSN sequence error".into(),

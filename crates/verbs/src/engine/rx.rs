@@ -264,10 +264,10 @@ impl Driver {
             let core = adapter.tables.queue_pair(number);
             let mut locked = core.as_ref().map(|core| lock(&core.inner));
             for (index, bytes) in run {
-                let admitted = adapter.admit(bytes, &headers, index);
+                let admitted = adapter.admit(bytes, &headers, info, index);
                 let Some((packet, identification)) = admitted else { continue };
                 if !history.as_mut().is_none_or(|history| history.accepts(identification, now)) {
-                    count(adapter.counters.bad_icrc());
+                    adapter.drop_corrupted(bytes, &headers, info, index);
                     continue;
                 }
                 let received = ReceivedPacket {
@@ -343,6 +343,7 @@ impl Adapter {
         &self,
         bytes: &'a [u8],
         headers: &Headers,
+        info: &RxInfo,
         index: usize,
     ) -> Option<(Packet<'a>, Identification)> {
         let Ok(packet) = Packet::parse(bytes) else {
@@ -350,7 +351,7 @@ impl Adapter {
             return None;
         };
         let Some(identification) = headers.check(bytes, index as u16) else {
-            count(self.counters.bad_icrc());
+            self.drop_corrupted(bytes, headers, info, index);
             return None;
         };
         Some((self.admit_form(packet, bytes.len(), 1)?, identification))
@@ -377,6 +378,23 @@ impl Adapter {
         Some(packet)
     }
 
+    /// Counts a packet with a wrong ICRC, and captures it: the sender's record shows what it was before.
+    fn drop_corrupted(&self, bytes: &[u8], headers: &Headers, info: &RxInfo, index: usize) {
+        count(self.counters.bad_icrc());
+        if let Some(tap) = self.tap() {
+            let metadata = PacketMetadata {
+                direction: Direction::In,
+                headers: *headers,
+                traffic_class: info.tos,
+                hop_limit: info.hop_limit.unwrap_or(64),
+                identification: Identification::of_segment(index as u16),
+                owner: Owner { queue_pair: destination(bytes).unwrap_or_default(), work: None },
+                corrupted: true,
+            };
+            tap.record(&metadata, bytes);
+        }
+    }
+
     /// Captures a packet, with the work request that it responds to.
     pub(super) fn record(&self, received: &ReceivedPacket<'_>, inner: Option<&Inner>) {
         if let Some(tap) = self.tap() {
@@ -392,6 +410,7 @@ impl Adapter {
                     queue_pair: received.packet.bth.destination,
                     work: asked.and_then(|inner| inner.endpoint.work_of(&received.packet.bth)),
                 },
+                corrupted: false,
             };
             tap.record(&metadata, received.bytes);
         }

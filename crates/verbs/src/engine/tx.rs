@@ -480,6 +480,7 @@ impl TxBatch {
                 hop_limit: route.hop_limit.unwrap_or(DEFAULT_HOPS),
                 identification: Identification::of_segment(if gso { index as u16 } else { 0 }),
                 owner: *owner,
+                corrupted: false,
             };
             tap.record(&metadata, packet);
         }

@@ -143,6 +143,7 @@ mod tests {
             hop_limit: 64,
             identification: Identification::of_segment(3),
             owner: Owner { queue_pair: Qpn(0x01_2345), work: Some(WorkId(9)) },
+            corrupted: false,
         }
     }
 

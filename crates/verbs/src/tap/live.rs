@@ -6,7 +6,7 @@
 //! its end; the process then goes on as before.
 //!
 //! Each packet is recorded once, by its sender. A process records a packet that it receives only if the sender's address
-//! is not one that the collector has named.
+//! is not one that the collector has named, or if the packet was corrupted on its way.
 
 mod attachment;
 pub(crate) mod message;

@@ -340,6 +340,7 @@ pub(super) mod tests {
             hop_limit: 64,
             identification: Identification::of_segment(0),
             owner: Owner { queue_pair: Qpn(7), work: None },
+            corrupted: false,
         }
     }
 

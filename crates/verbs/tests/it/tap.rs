@@ -177,6 +177,28 @@ fn reopening_a_device_continues_its_capture() {
     assert_eq!(report(&scratch.0, 4).packets, sent);
 }
 
+/// A corrupted packet is in the capture as it arrived, beside the one that was sent.
+#[test]
+fn corrupted_packets_are_captured_as_received() {
+    let scratch = Scratch::new("corrupted");
+    let faults: Faults = "corruption=10%,seed=3".parse().unwrap();
+    let context = open(&capturing(&scratch.0, 8).with_faults(faults));
+    traffic(&context, false).unwrap();
+    let counted = context.statistics();
+    drop(context);
+    let (mut sent, mut corrupted) = (0, 0);
+    let mut reader = CaptureReader::new(File::open(&scratch.0).unwrap()).unwrap();
+    while let Some(record) = reader.next_record().unwrap() {
+        let (icrc, _) = sums(record.data);
+        let is_sound = record.data.ends_with(&icrc);
+        let direction = if is_sound { Direction::Outbound } else { Direction::Inbound };
+        assert_eq!(record.direction, Some(direction));
+        *(if is_sound { &mut sent } else { &mut corrupted }) += 1;
+    }
+    assert!(corrupted > 0);
+    assert!(corrupted >= counted.bad_icrc && sent >= counted.packets_out, "{counted:?}");
+}
+
 #[test]
 fn an_unwritable_capture_is_an_error() {
     let device = Device::named("lo").unwrap();

@@ -1,6 +1,8 @@
 //! State of one requester of a reliable connection, reconstructed from the capture: which packets are new or
 //! retransmitted and why (`requests`), and the responder's responses (`responses`).
 
+mod late;
+mod order;
 mod requests;
 mod responses;
 
@@ -11,11 +13,14 @@ use ferroce_wire::syndrome::RnrTimer;
 
 use super::anomaly::AnomalyKind;
 use super::assembly::{Assembly, Ending};
+use super::gaps::Gaps;
 use super::identification::Identifications;
-use super::sink::Reporter;
+use super::sink::{AnomalyId, Reporter};
 use super::stamp::Stamp;
 use super::text::{count_of, duration};
 use super::window::{ExtendedPsn, FIRST_SEQUENCE, TrackedRequest, Window};
+use late::MissingResponses;
+use order::ResponseOrder;
 
 /// Packets before the first one seen that a response may refer to: they may be lost before the capture point, and the
 /// responder then requests them.
@@ -23,6 +28,9 @@ const MAX_UNSEEN_BEFORE_FIRST: u64 = 64;
 
 /// Probes of the last packet that a program may leave unanswered when it ends.
 const MAX_UNANSWERED_PROBES: u32 = 2;
+
+/// Lost packets remembered, which may still arrive.
+const MAX_LOST: usize = 64;
 
 /// Completed packets remembered, to distinguish a duplicate from a retransmission.
 const MAX_FINISHED: usize = 32;
@@ -89,6 +97,16 @@ pub(super) struct Requester {
     request_gaps: u64,
     response_gaps: u64,
     last_time: i64,
+    /// Request packets that are missing so far.
+    gaps: Gaps<AnomalyId>,
+    /// Responses to requests that are not known yet.
+    pub(super) unmatched: Vec<Psn>,
+    /// The last requests whose first transmission seems to be lost.
+    lost: VecDeque<u64>,
+    /// Responses that are missing so far.
+    missing: MissingResponses,
+    /// The order of the responses.
+    responses: ResponseOrder,
     /// RNR NAKs since the last accepted packet.
     rnr_naks: u32,
     /// A fatal NAK was received: no further responses follow.
@@ -186,8 +204,8 @@ impl Requester {
         let tried_in_vain = |request: &&TrackedRequest| {
             // A response after the last attempt shows that the peer is there.
             let silent = self.last_response.is_none_or(|time| time < request.last.time);
-            let probed = silent && request.probes > MAX_UNANSWERED_PROBES;
-            !self.failed && (request.sends > 1 || probed)
+            let repeated = request.sends > 1 || request.probes > MAX_UNANSWERED_PROBES;
+            !self.failed && repeated && (silent || self.rnr_naks > 0)
         };
         if let Some(request) = self.window.front().filter(tried_in_vain) {
             reporter.at = request.last;

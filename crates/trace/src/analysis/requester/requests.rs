@@ -2,8 +2,9 @@
 
 use ferroce_wire::number::Psn;
 
-use super::{FinishedPacket, ProbedPacket, Requester, RetransmitCause};
+use super::{FinishedPacket, MAX_LOST, ProbedPacket, Requester, RetransmitCause};
 use crate::analysis::anomaly::AnomalyKind;
+use crate::analysis::gaps::Filled;
 use crate::analysis::sink::Reporter;
 use crate::analysis::text::{duration, psns};
 use crate::analysis::window::{ExtendedPsn, ObservedPacket, TrackedRequest};
@@ -35,6 +36,10 @@ const GO_BACK_DELAY_NS: i64 = 20_000_000;
 
 /// A gap that closes within this time was caused by reordering.
 const REORDER_WINDOW_NS: i64 = 1_000_000;
+
+/// A packet that fills a gap after this time without packets was sent again: an ACK timer has expired, the shortest of which
+/// take 1 ms.
+const LATE_WINDOW_NS: i64 = REORDER_WINDOW_NS / 2;
 
 /// Classification of a packet older than the newest one.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +95,8 @@ impl Requester {
                 } else {
                     let text =
                         format!("{missing} not in the capture: lost before it, or reordered");
-                    reporter.anomaly(AnomalyKind::MissingRequest, next.psn, text);
+                    let id = reporter.anomaly(AnomalyKind::MissingRequest, next.psn, text);
+                    self.gaps.open(next.sequence, sequence, id);
                 }
             }
             self.retransmit_run = None;
@@ -121,14 +127,26 @@ impl Requester {
     ) {
         let psn = observed.packet.bth.psn;
         let kind = self.classify_old(observed, sequence);
+        let lost = self.lost.iter().position(|lost| *lost == sequence);
+        if let Some(index) = lost.filter(|_| !matches!(kind, OldPacketKind::Duplicate)) {
+            self.lost.remove(index);
+            if !matches!(kind, OldPacketKind::ReorderedFirstCopy) {
+                reporter.tally().doubtful_requests += 1;
+            }
+        }
+        if !matches!(kind, OldPacketKind::Duplicate | OldPacketKind::Reordered) {
+            self.missing.request_again(sequence);
+        }
         let arrived_late = || format!("PSN {psn} arrived after packets sent later");
         let cause = match kind {
             OldPacketKind::Duplicate => {
                 let text = format!("PSN {psn} seen twice: duplicated on the path");
-                return reporter.anomaly(AnomalyKind::Duplicate, psn, text);
+                reporter.anomaly(AnomalyKind::Duplicate, psn, text);
+                return;
             }
             OldPacketKind::Reordered => {
                 reporter.anomaly(AnomalyKind::Reordered, psn, arrived_late());
+                self.fill_gap(sequence, reporter);
                 return self.insert(TrackedRequest::new(observed, sequence, mtu), reporter);
             }
             OldPacketKind::ReorderedFirstCopy => {
@@ -137,7 +155,9 @@ impl Requester {
                 }
                 let tally = reporter.tally();
                 tally.lost_requests = tally.lost_requests.saturating_sub(1);
-                return reporter.anomaly(AnomalyKind::Reordered, psn, arrived_late());
+                self.fill_gap(sequence, reporter);
+                reporter.anomaly(AnomalyKind::Reordered, psn, arrived_late());
+                return;
             }
             OldPacketKind::Retransmission { cause, reordered: late } => {
                 if late {
@@ -193,6 +213,13 @@ impl Requester {
         }
         // The following packets may be acknowledged again.
         self.window.mark_retransmitted(sequence);
+    }
+
+    /// Withdraws the report of missing packets, all of which have arrived late.
+    fn fill_gap(&mut self, sequence: u64, reporter: &mut Reporter<'_>) {
+        if let Filled::Whole(missing) = self.gaps.fill(sequence) {
+            reporter.withdraw(missing);
+        }
     }
 
     /// Reports why a requester went back to a packet that looked like a probe at first, if it is known.
@@ -288,11 +315,15 @@ impl Requester {
         }
         // An acknowledged packet was transmitted before, even if it is no longer remembered.
         let forgotten = earlier.is_none() && sequence < self.finished_before;
-        let reordered = (ids.is_reordered(observed.identification)).unwrap_or(
-            earlier.is_none() && !forgotten && !has_cause && elapsed < REORDER_WINDOW_NS,
-        );
+        let reordered = (ids.is_reordered(observed.identification))
+            .unwrap_or(earlier.is_none() && !forgotten && !has_cause && elapsed < LATE_WINDOW_NS);
         if reordered && earlier.is_none() {
-            return OldPacketKind::Reordered;
+            // After a long wait, it is not late: the packets after a repeated one are repeated as well.
+            let gone_back = self.probed.filter(|first| {
+                let recent = now - first.time < RETRANSMIT_RUN_GAP_NS;
+                recent && first.sequence < sequence && first.waited >= LATE_WINDOW_NS
+            });
+            return gone_back.map_or(OldPacketKind::Reordered, OldPacketKind::WentBack);
         }
         if reordered && first_lost {
             return OldPacketKind::ReorderedFirstCopy;
@@ -350,6 +381,10 @@ impl Requester {
             ..TrackedRequest::new(observed, sequence, mtu)
         };
         reporter.tally().lost_requests += 1;
+        if self.lost.len() == MAX_LOST {
+            self.lost.pop_front();
+        }
+        self.lost.push_back(sequence);
         let end = request.end();
         self.insert(request, reporter);
         end
@@ -377,7 +412,8 @@ impl Requester {
         }
         let first = psn.sub((sequence - expected) as u32);
         let text = format!("{} also retransmitted, but not in the capture", psns(first, psn));
-        reporter.anomaly(AnomalyKind::MissingRequest, first, text);
+        let id = reporter.anomaly(AnomalyKind::MissingRequest, first, text);
+        self.gaps.open(expected, sequence, id);
     }
 
     /// Infers the PSN count of a READ, and the path MTU, from the PSN of the next request.

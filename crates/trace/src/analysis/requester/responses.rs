@@ -1,5 +1,6 @@
 //! Processing of the responder's packets.
 
+use ferroce_wire::number::Psn;
 use ferroce_wire::opcode::Operation;
 use ferroce_wire::syndrome::{NakCode, SyndromeKind};
 
@@ -8,6 +9,9 @@ use crate::analysis::anomaly::AnomalyKind;
 use crate::analysis::sink::Reporter;
 use crate::analysis::text::{count_of, duration};
 use crate::analysis::window::ObservedPacket;
+
+/// Responses remembered until their requests are found.
+const MAX_UNMATCHED: usize = 64;
 
 impl Requester {
     /// Processes a response to this requester.
@@ -21,9 +25,17 @@ impl Requester {
         let next = self.next.filter(|next| acknowledges || next.sequence_of(psn) < next.sequence);
         let Some(next) = next else {
             let text = format!("response to PSN {psn}, whose request is not in the capture");
-            return reporter.anomaly(AnomalyKind::UnseenAcknowledged, psn, text);
+            reporter.anomaly(AnomalyKind::UnseenAcknowledged, psn, text);
+            if self.unmatched.len() < MAX_UNMATCHED {
+                self.unmatched.push(psn);
+            }
+            return;
         };
         let sequence = next.sequence_of(psn);
+        let late = self.responses.is_late(observed.packet);
+        if late {
+            self.report_late_response(observed, reporter);
+        }
         self.last_response = Some(observed.stamp.time);
         let syndrome = observed.packet.extensions.aeth.map(|aeth| aeth.syndrome.kind());
         let gap = observed.gaps > std::mem::replace(&mut self.response_gaps, observed.gaps);
@@ -42,6 +54,19 @@ impl Requester {
             (Operation::ReadResponse, _) => self.read_response(sequence, gap, observed, reporter),
             (Operation::AtomicAcknowledge, _) => self.atomic_response(sequence, observed, reporter),
             _ => {}
+        }
+        if !acknowledges {
+            self.accept_response(sequence, late, observed, reporter);
+        }
+    }
+
+    /// Takes over the responses that were seen before the two directions were matched: they are not missing.
+    pub(in crate::analysis) fn adopt_responses(&mut self, unmatched: &[Psn]) {
+        let Some(next) = self.next else { return };
+        for &psn in unmatched {
+            if let Some(request) = self.window.find(next.sequence_of(psn)) {
+                request.response_missing = true;
+            }
         }
     }
 
@@ -67,8 +92,12 @@ impl Requester {
                 // IBA 9.9.2.4.1: a response skipped by later ones is lost, and the requester goes back to it.
                 if !request.response_missing {
                     request.response_missing = true;
+                    if self.missing.has_arrived(request) {
+                        return;
+                    }
                     let text = format!("response to PSN {} is not in the capture", request.psn);
-                    reporter.anomaly(AnomalyKind::MissingResponse, request.psn, text);
+                    let id = reporter.anomaly(AnomalyKind::MissingResponse, request.psn, text);
+                    self.missing.add(request, id);
                 }
             } else {
                 request.finished = Some(reporter.at);
@@ -178,6 +207,27 @@ impl Requester {
         }
     }
 
+    fn report_late_response(&self, observed: &ObservedPacket<'_>, reporter: &mut Reporter<'_>) {
+        let psn = observed.packet.bth.psn;
+        let text = format!("response to PSN {psn} arrived after responses sent later");
+        reporter.anomaly(AnomalyKind::Reordered, psn, text);
+    }
+
+    /// Withdraws the reports of a missing response that was late.
+    fn accept_response(
+        &mut self,
+        sequence: u64,
+        late: bool,
+        observed: &ObservedPacket<'_>,
+        reporter: &mut Reporter<'_>,
+    ) {
+        let disproved = self.missing.arrive(sequence, late);
+        if !late && !disproved.is_empty() {
+            self.report_late_response(observed, reporter);
+        }
+        disproved.into_iter().for_each(|id| reporter.withdraw(id));
+    }
+
     fn atomic_response(
         &mut self,
         sequence: u64,
@@ -220,7 +270,8 @@ impl Requester {
         });
         let Some(request) = open else {
             let text = format!("repeated response PSN {psn}");
-            return reporter.anomaly(AnomalyKind::RepeatedResponse, psn, text);
+            reporter.anomaly(AnomalyKind::RepeatedResponse, psn, text);
+            return;
         };
         let missing = sequence - request.sequence - u64::from(request.next_response);
         let first = request.psn.add(request.next_response);
@@ -234,9 +285,12 @@ impl Requester {
         } else if missing > 0 {
             if !request.response_missing {
                 request.response_missing = true;
-                let missing = count_of(missing, "response packet");
-                let text = format!("{missing} from PSN {first} not in the capture");
-                reporter.anomaly(AnomalyKind::MissingResponse, first, text);
+                if !self.missing.has_arrived(request) {
+                    let missing = count_of(missing, "response packet");
+                    let text = format!("{missing} from PSN {first} not in the capture");
+                    let id = reporter.anomaly(AnomalyKind::MissingResponse, first, text);
+                    self.missing.add(request, id);
+                }
             }
             self.trigger = Some(GoBackTrigger::new(
                 RetransmitCause::MissingResponse,

@@ -170,6 +170,20 @@ fn an_unreliable_message_with_a_gap_is_incomplete() {
 }
 
 #[test]
+fn a_datagram_lost_by_the_capture_is_not_lost_on_the_path() {
+    let datagrams = || {
+        let mut wire = CaptureBuilder::new();
+        for psn in 0..20 {
+            wire.send(A, 2, Opcode::UD_SEND_ONLY, psn, 8);
+        }
+        wire
+    };
+    let report = without(datagrams(), &[7, 8], DropRecord::OnNextPacket);
+    assert_eq!(kinds(&report), ["capture_gap"]);
+    assert_eq!(kinds(&without(datagrams(), &[7, 8], DropRecord::NotRecorded)), ["message_lost"]);
+}
+
+#[test]
 fn capture_losses_are_not_attributed_to_the_network() {
     let report = without(sends(), &[3, 4, 5], DropRecord::OnNextPacket);
     let findings = &report.conversations[0].findings;

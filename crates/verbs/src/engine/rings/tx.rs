@@ -176,6 +176,7 @@ fn write_packet(
             hop_limit: sent.hop_limit.unwrap_or(DEFAULT_HOPS),
             identification: Identification::of_segment(0),
             owner: Owner { queue_pair: core.number, work },
+            corrupted: false,
         };
         // Before it is sent: otherwise the response could be captured first.
         tap.record(&metadata, &room[..whole]);

@@ -151,7 +151,7 @@ impl Attachment {
             return;
         }
         let received = metadata.direction == Direction::In;
-        if received && self.is_source(metadata.headers.source) {
+        if metadata.is_known_to_sender() && self.is_source(metadata.headers.source) {
             return;
         }
         let mut output = lock(&self.output);
