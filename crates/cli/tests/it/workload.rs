@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use crate::support::FERROCE;
-use crate::support::scratch::{Scratch, failure, success};
+use crate::support::scratch::{Scratch, failure, has_ipv6, success};
 use crate::support::server::Server;
 use serde_json::Value;
 
@@ -193,6 +193,18 @@ fn a_rank_that_comes_late_is_named() {
     let late = ["workload", "rendezvous", "--delay", "2:10min", "--timeout", "2s"];
     let complaint = failure(&scratch.ferroce(&late));
     assert!(complaint.contains("rank 2 is late: no signal within 2 s"), "{complaint}");
+}
+
+#[test]
+fn ipv6_works() {
+    if has_ipv6() {
+        let scratch = Scratch::new("workload-ipv6");
+        let (arguments, ranks, operations) = small("kv");
+        let more = ["--address", "::1", "--method", "wire,tcp"];
+        let out = success(&scratch.ferroce(&[&arguments[..], &more].concat()));
+        let json = serde_json::from_str(&out).unwrap();
+        assert_eq!(check(&json, ranks, operations), ["rdma_wire", "tcp"]);
+    }
 }
 
 /// A workload that runs until one of its processes is ended.
