@@ -81,9 +81,7 @@ pub(super) fn run(node: &mut Node, job: &Job) -> Result<Tally, Fault> {
                     Algorithm::Ring => "ring",
                     Algorithm::Tree => "tree",
                 };
-                let p50 = latencies.summary().p50_ns;
-                let time = ferroce_trace::render::units::duration(p50);
-                tally.detail(&format!("p50 {:>8} bytes {name}", bytes), time);
+                tally.median(&format!("p50_{name}_{bytes}_bytes_us"), &latencies);
             }
         }
     }

@@ -61,8 +61,8 @@ pub(super) enum FromRank {
     Alive { operations: u64 },
     /// It has finished, and serves the other ranks until they have, too.
     Finished { result: Box<RankResult> },
-    /// It failed, because of these ranks or for a reason of its own.
-    Failed { ranks: Vec<usize>, message: String },
+    /// It failed: the message names another rank if that is the cause.
+    Failed { message: String },
     /// It ends because it was told to.
     Aborted,
 }
@@ -96,7 +96,7 @@ mod tests {
     fn messages_round_trip_and_foreign_ones_are_refused() {
         let mut bytes = Vec::new();
         send(&mut bytes, &FromRank::Aborted).unwrap();
-        send(&mut bytes, &FromRank::Failed { ranks: vec![2], message: "x".into() }).unwrap();
+        send(&mut bytes, &FromRank::Failed { message: "x".into() }).unwrap();
         let mut input = &bytes[..];
         assert!(matches!(receive(&mut input).unwrap(), Some(FromRank::Aborted)));
         assert!(matches!(receive(&mut input).unwrap(), Some(FromRank::Failed { .. })));

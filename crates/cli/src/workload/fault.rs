@@ -42,15 +42,6 @@ impl Fault {
         };
         Self::Peer { rank, what }
     }
-
-    /// The ranks that it is about.
-    pub(super) fn ranks(&self) -> Vec<usize> {
-        match self {
-            Self::Late { ranks, .. } => ranks.clone(),
-            Self::Peer { rank, .. } => vec![*rank],
-            Self::Wrong(_) | Self::Other(_) => Vec::new(),
-        }
-    }
 }
 
 impl fmt::Display for Fault {

@@ -7,6 +7,7 @@ use super::allreduce;
 use super::fault::Fault;
 use super::inference_batching;
 use super::kv;
+use super::link::RECEIVES;
 use super::mpi;
 use super::mr_cache;
 use super::node::Node;
@@ -164,11 +165,12 @@ impl Job {
                 self.ranks - 1
             ));
         }
-        if self.memory() > MAX_MEMORY {
+        let memory = self.memory() + self.ranks * RECEIVES * self.message();
+        if memory > MAX_MEMORY {
             return Err(format!(
                 "{name} needs {} MiB of memory for each rank, and {} MiB is the limit: choose a \
                  smaller --size, --depth or --ranks",
-                self.memory() >> 20,
+                memory >> 20,
                 MAX_MEMORY >> 20
             ));
         }

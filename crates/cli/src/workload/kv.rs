@@ -72,6 +72,12 @@ fn number(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(word)
 }
 
+/// The version of an entry; `None` if the server was changing it.
+fn version(entry: &[u8]) -> Option<u64> {
+    let (front, back) = (number(entry, 0), number(entry, entry.len() - 8));
+    (front == back && front % 2 == 0).then_some(front)
+}
+
 /// Changes an entry: readers see an odd version meanwhile.
 fn change(node: &Node, job: &Job, key: u64, seed: u64, value: &[u8]) -> Result<u64, Fault> {
     let (at, back) = (entry(job, key), entry(job, key + 1) - 8);
@@ -180,11 +186,10 @@ impl Client<'_> {
             let read = self.node.read(0, at, entry(self.job, key), length)?;
             self.node.finish(read)?;
             let bytes = self.node.load(at, length)?;
-            let (front, back) = (number(&bytes, 0), number(&bytes, length - 8));
-            if front != back || front % 2 != 0 {
+            let Some(front) = version(&bytes) else {
                 self.retries += 1;
                 continue;
-            }
+            };
             let value = &bytes[16..16 + self.job.size];
             // The versions can be equal while bytes between them change: the front is older than what follows it.
             if mismatch(number(&bytes, 8), value).is_some() {
@@ -247,5 +252,21 @@ impl Client<'_> {
         let holder = self.node.atomic(0, swap(own, 0))?;
         check(holder == own, || format!("rank {own} released a lock that rank {holder} held"))?;
         Ok(waits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_is_being_changed_has_no_version() {
+        let entry = |front: u64, back: u64| {
+            [&front.to_ne_bytes()[..], &[0; 24], &back.to_ne_bytes()].concat()
+        };
+        assert_eq!(version(&entry(4, 4)), Some(4));
+        for (front, back) in [(4, 6), (6, 4), (5, 5), (5, 4), (4, 5)] {
+            assert_eq!(version(&entry(front, back)), None, "{front} {back}");
+        }
     }
 }

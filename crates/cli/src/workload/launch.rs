@@ -1,5 +1,6 @@
 //! Runs a job once: starts the ranks, connects them, and notices those that end, stop or are late.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -53,6 +54,16 @@ enum Trouble {
     Silent(usize),
     /// This rank failed.
     Failed { rank: usize, message: String },
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended(rank) => write!(f, "rank {rank} ended"),
+            Self::Silent(rank) => write!(f, "rank {rank} does not respond"),
+            Self::Failed { rank, message } => write!(f, "rank {rank} reports: {message}"),
+        }
+    }
 }
 
 impl Launch<'_> {
@@ -167,7 +178,7 @@ impl Ranks<'_> {
             self.heard[rank] = Instant::now();
             match message {
                 None => return Err(Trouble::Ended(rank)),
-                Some(FromRank::Failed { message, .. }) => {
+                Some(FromRank::Failed { message }) => {
                     return Err(Trouble::Failed { rank, message });
                 }
                 Some(message) => {
@@ -194,17 +205,13 @@ impl Ranks<'_> {
         let count = self.ranks.len();
         let mut answered = vec![false; count];
         let mut dead = vec![false; count];
-        let reason = match &trouble {
-            Trouble::Ended(rank) => format!("rank {rank} ended"),
-            Trouble::Silent(rank) => format!("rank {rank} does not respond"),
-            Trouble::Failed { rank, message } => format!("rank {rank}: {message}"),
-        };
+        let reason = trouble.to_string();
         match trouble {
             Trouble::Ended(rank) => dead[rank] = true,
             Trouble::Failed { rank, .. } => answered[rank] = true,
             Trouble::Silent(_) => {}
         }
-        self.broadcast(&ToRank::Abort { reason });
+        self.broadcast(&ToRank::Abort { reason: reason.clone() });
         let end = Instant::now() + GRACE;
         while (0..count).any(|rank| !answered[rank] && !dead[rank]) {
             match self.reports.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -219,7 +226,7 @@ impl Ranks<'_> {
         let which = |of: &dyn Fn(usize) -> bool| (0..count).filter(|rank| of(*rank)).collect();
         let dead: Vec<usize> = which(&|rank| dead[rank]);
         let silent: Vec<usize> = which(&|rank| !answered[rank] && !dead.contains(&rank));
-        Failure::Other(self.message(&trouble_text(&trouble), &dead, &silent))
+        Failure::Other(self.message(&reason, &dead, &silent))
     }
 
     fn message(&mut self, text: &str, dead: &[usize], silent: &[usize]) -> String {
@@ -246,14 +253,6 @@ impl Ranks<'_> {
             false => format!("; {} ended", names(&others)),
         };
         format!("{title}: {}{others}", parts.join("; "))
-    }
-}
-
-fn trouble_text(trouble: &Trouble) -> String {
-    match trouble {
-        Trouble::Ended(rank) => format!("rank {rank} ended"),
-        Trouble::Silent(rank) => format!("rank {rank} does not respond"),
-        Trouble::Failed { rank, message } => format!("rank {rank} reports: {message}"),
     }
 }
 

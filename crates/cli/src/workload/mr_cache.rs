@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ferroce::{AccessFlags, MemoryRegion, VirtualAddress, clock};
-use ferroce_trace::render::units;
 
 use super::fault::{Fault, check};
 use super::job::{Job, Traits};
@@ -143,7 +142,7 @@ fn transfer(node: &mut Node, job: &Job) -> Result<Tally, Fault> {
     }
     node.resume();
     let mut sequence = sequence(job, node.rank);
-    let names = ["registered each time", "with the cache"];
+    let names = ["without_cache", "with_cache"];
     for (phase, capacity) in [0, job.depth].into_iter().enumerate() {
         let (entries, registrations) = (VecDeque::new(), Latencies::default());
         let mut cache = Cache { capacity, entries, hits: 0, registrations };
@@ -166,15 +165,14 @@ fn transfer(node: &mut Node, job: &Job) -> Result<Tally, Fault> {
             tally.operations += 1;
             node.tick();
         }
-        let p50 = units::duration(latencies.summary().p50_ns);
-        tally.detail(&format!("p50 of a transfer, {}", names[phase]), p50);
+        tally.median(&format!("p50_{}_us", names[phase]), &latencies);
+        let registrations = cache.registrations.summary();
+        tally.detail(&format!("registrations_{}", names[phase]), registrations.samples);
+        if phase == 0 && registrations.samples > 0 {
+            tally.median("p50_registration_us", &cache.registrations);
+        }
         if phase > 0 {
             tally.detail("cache_hits", cache.hits);
-        }
-        let registrations = cache.registrations.summary();
-        tally.detail(&format!("registrations, {}", names[phase]), registrations.samples);
-        if phase == 0 && registrations.samples > 0 {
-            tally.detail("p50 of a registration", units::duration(registrations.p50_ns));
         }
     }
     let last = node.write_imm(0, (0, 0, 0), 0)?;

@@ -99,24 +99,30 @@ fn figures(outcome: &Outcome) -> Table {
 
 /// The figures of the workload, by method.
 fn details(methods: &[MethodResult]) -> Option<Table> {
-    let names = methods.first()?.totals.details.keys();
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in methods.iter().flat_map(|method| &method.totals.details) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
     let mut columns = vec![("", Align::Left)];
     columns.extend(methods.iter().map(|method| (method.method.title(), Align::Right)));
     let mut table = Table::new(&columns);
-    let mut rows = 0;
-    for name in names {
-        let mut row = vec![cell(name.replace('_', " "))];
-        row.extend(methods.iter().map(|method| cell(text(method.totals.details.get(name)))));
+    for name in &names {
+        let title = name.strip_suffix("_us").unwrap_or(name).replace('_', " ");
+        let mut row = vec![cell(title)];
+        row.extend(methods.iter().map(|method| cell(value_of(method, name))));
         table.row(row);
-        rows += 1;
     }
-    (rows > 0).then_some(table)
+    (!names.is_empty()).then_some(table)
 }
 
-fn text(value: Option<&Value>) -> String {
-    match value {
+fn value_of(method: &MethodResult, name: &str) -> String {
+    let found = method.totals.details.iter().find(|(known, _)| known == name);
+    match found.map(|(_, value)| value) {
         Some(Value::Number(number)) => match (number.as_u64(), number.as_f64()) {
             (Some(count), _) => units::count(count),
+            (None, Some(time)) if name.ends_with("_us") => units::duration((time * 1e3) as u64),
             (None, Some(number)) => format!("{number:.6}"),
             _ => number.to_string(),
         },

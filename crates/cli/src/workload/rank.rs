@@ -47,8 +47,7 @@ pub(super) fn run(remote: bool, screen: &Screen) -> ExitStatus {
     match work(&parent, &messages, remote) {
         Ok(()) => ExitStatus::Success,
         Err(fault) => {
-            let (ranks, message) = (fault.ranks(), fault.to_string());
-            parent.send(&FromRank::Failed { ranks, message });
+            parent.send(&FromRank::Failed { message: fault.to_string() });
             ferroce::exit::shut_down();
             ExitStatus::Failure
         }

@@ -1,9 +1,7 @@
 //! What a rank measured, and the sum of all ranks.
 
-use std::collections::BTreeMap;
-
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 /// Latencies in nanoseconds, with three significant digits.
@@ -63,6 +61,13 @@ pub(super) struct Latency {
     pub(super) max_ns: u64,
 }
 
+/// Figures of a workload by name, in the order in which they are shown. Names that end in `_us` are times in microseconds.
+pub(super) type Details = Vec<(String, Value)>;
+
+fn as_map<S: Serializer>(details: &Details, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(details.iter().map(|(name, value)| (name, value)))
+}
+
 /// What a workload measured on one rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
@@ -75,12 +80,17 @@ pub(super) struct Tally {
     pub(super) latencies: Latencies,
     /// Figures of the workload. Those of several ranks are added if they are whole numbers; otherwise that of the lowest
     /// rank counts.
-    pub(super) details: BTreeMap<String, Value>,
+    pub(super) details: Details,
 }
 
 impl Tally {
+    /// Adds the median of some latencies.
+    pub(super) fn median(&mut self, name: &str, latencies: &Latencies) {
+        self.detail(name, latencies.summary().p50_ns as f64 / 1e3);
+    }
+
     pub(super) fn detail(&mut self, name: &str, value: impl Into<Value>) {
-        self.details.insert(name.to_owned(), value.into());
+        self.details.push((name.to_owned(), value.into()));
     }
 }
 
@@ -93,7 +103,7 @@ pub(super) struct RankResult {
     nanoseconds: u64,
     cpu_ns: u64,
     latencies: Vec<(u64, u64)>,
-    details: BTreeMap<String, Value>,
+    details: Details,
 }
 
 impl RankResult {
@@ -119,7 +129,8 @@ pub(super) struct Totals {
     /// CPU time of all ranks together.
     pub(super) cpu_seconds: f64,
     pub(super) cpu_seconds_by_rank: Vec<f64>,
-    pub(super) details: BTreeMap<String, Value>,
+    #[serde(serialize_with = "as_map")]
+    pub(super) details: Details,
 }
 
 impl Totals {
@@ -129,17 +140,18 @@ impl Totals {
         let seconds = nanoseconds as f64 / 1e9;
         let (operations, bytes) = (sum(|rank| rank.operations), sum(|rank| rank.bytes));
         let mut latencies = Latencies::default();
-        let mut details: BTreeMap<String, Value> = BTreeMap::new();
+        let mut details = Details::new();
         for rank in ranks {
             latencies.add(&rank.latencies);
             for (name, value) in &rank.details {
-                let known = details.get(name).map(Value::as_u64);
-                let value = match (known, value.as_u64()) {
-                    (None, _) => value.clone(),
-                    (Some(Some(known)), Some(more)) => known.saturating_add(more).into(),
-                    _ => continue,
-                };
-                details.insert(name.clone(), value);
+                match details.iter_mut().find(|(known, _)| known == name) {
+                    None => details.push((name.clone(), value.clone())),
+                    Some((_, sum)) => {
+                        if let (Some(known), Some(more)) = (sum.as_u64(), value.as_u64()) {
+                            *sum = known.saturating_add(more).into();
+                        }
+                    }
+                }
             }
         }
         let by_rank: Vec<_> = ranks.iter().map(|rank| rank.cpu_ns as f64 / 1e9).collect();
@@ -179,8 +191,9 @@ mod tests {
         assert!((totals.operations_per_second - 30.0).abs() < 1e-9, "{totals:?}");
         assert!((totals.mb_per_second - 1.0).abs() < 1e-9, "{totals:?}");
         assert_eq!((totals.latency.samples, totals.latency.max_ns), (2, 300));
-        assert_eq!(totals.details["retries"], 30);
-        assert_eq!(totals.details["loss"], 0.5);
+        let json = serde_json::to_value(&totals).unwrap();
+        assert_eq!(json["details"]["retries"], 30);
+        assert_eq!(json["details"]["loss"], 0.5);
         assert_eq!(totals.cpu_seconds_by_rank, [1.0, 1.0]);
     }
 }

@@ -14,7 +14,7 @@ use ferroce::{LKey, ProtectionDomain};
 use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
-pub(super) use rdma::RdmaLink;
+pub(super) use rdma::{RECEIVES, RdmaLink};
 pub(super) use tcp::TcpLink;
 
 /// The most requests in flight to one peer.

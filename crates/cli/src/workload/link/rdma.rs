@@ -16,7 +16,7 @@ use super::{DEPTH, Endpoint, Event, Link, Request};
 use crate::session::failure::Failure;
 
 /// Receives that are posted to each QP at any time. If all are consumed, the peer is told so (RNR NAK) and retries.
-const RECEIVES: usize = 64;
+pub(in super::super) const RECEIVES: usize = 64;
 
 /// The bit of a work request ID that marks receives.
 const RECEIVE: u64 = 1 << 63;
