@@ -13,7 +13,8 @@ fn read(path: &Path) -> String {
 
 /// Returns the Markdown files of the repository's root and of the folders with documents.
 fn documents() -> Vec<PathBuf> {
-    let folders = ["", "docs", "docs/adr", "examples/c"].map(|folder| root().join(folder));
+    let folders =
+        ["", "docs", "docs/adr", "examples/c", "contrib"].map(|folder| root().join(folder));
     let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder"));
     let paths = entries.map(|entry| entry.expect("an entry").path());
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()

@@ -1,15 +1,15 @@
 //! `docs/porting.md`: its limits and variables.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ferroce_test_support::{built, find_program};
 use ferroce_tests::tool;
 
+use crate::root;
+
 fn document() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/porting.md");
-    fs::read_to_string(path).expect("the document")
+    fs::read_to_string(root().join("docs/porting.md")).expect("the document")
 }
 
 /// Returns the cells of the rows below a heading, without the backquotes.
