@@ -3,9 +3,11 @@
 //! - [`porting`]: the figures of `docs/porting.md` are those of a device.
 //! - [`ci`]: the commands of the CI jobs in `contrib/ci` are executed, in a project and a home directory of their own.
 //! - [`containers`]: the commands of the containers and pods in `contrib` are executed, each in a network namespace.
+//! - [`package`]: the Debian package works where it is installed.
 
 mod ci;
 mod containers;
+mod package;
 mod porting;
 
 use std::fs;
