@@ -11,9 +11,10 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Returns the Markdown files of the repository's root, of `docs` and of `docs/adr`.
+/// Returns the Markdown files of the repository's root and of the folders with documents.
 fn documents() -> Vec<PathBuf> {
-    let folders = [root(), root().join("docs"), root().join("docs/adr")];
+    let folders =
+        ["", "docs", "docs/adr", "examples/c", "contrib"].map(|folder| root().join(folder));
     let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder"));
     let paths = entries.map(|entry| entry.expect("an entry").path());
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
