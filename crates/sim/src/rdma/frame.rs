@@ -41,7 +41,10 @@ impl<'a> ReceivedPacket<'a> {
     }
 }
 
-/// Writes a packet as a whole frame.
+/// ECT(0), ECN-capable (RFC 3168, section 5).
+pub(super) const ECT0: Ecn = Ecn(2);
+
+/// Writes a packet as a whole frame, ECN-capable so that the fabric's queues mark it before they drop.
 pub(super) fn emit(
     packet: &Packet<'_>,
     from: Ipv4Addr,
@@ -49,12 +52,23 @@ pub(super) fn emit(
     port: u16,
     out: &mut Vec<u8>,
 ) {
+    emit_with_ecn(packet, from, to, port, ECT0, out);
+}
+
+/// As [`emit`], with these ECN bits.
+pub(super) fn emit_with_ecn(
+    packet: &Packet<'_>,
+    from: Ipv4Addr,
+    to: Ipv4Addr,
+    port: u16,
+    ecn: Ecn,
+    out: &mut Vec<u8>,
+) {
     let udp_len = Udp::LEN + packet.wire_len();
     let ip = Ipv4 {
         version: 4,
         header_words: 5,
-        // ECN-capable, so that the fabric's queues mark it before they drop.
-        ecn: Ecn(2),
+        ecn,
         total_length: (Ipv4::LEN + udp_len) as u16,
         dont_fragment: true,
         time_to_live: 64,
