@@ -100,7 +100,10 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
                 Fate::Arrives { .. } => FrameEvent::Sent,
             };
             let record = FrameRecord { time: self.now, event, host, frame: &frame.bytes, faults };
-            self.hash.record(&record);
+            match self.hashed_bytes {
+                None => self.hash.record(&record),
+                Some(bytes) => self.hash.record_start(&record, bytes),
+            }
             self.event_log.record(&record);
         }
         self.totals.marked += u64::from(faults.marked);
@@ -263,7 +266,10 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
         let flight = self.flights.get(flight);
         let (frame, faults) = (flight.bytes.as_slice(), &flight.faults);
         let record = FrameRecord { time: self.now, event, host, frame, faults };
-        self.hash.record(&record);
+        match self.hashed_bytes {
+            None => self.hash.record(&record),
+            Some(bytes) => self.hash.record_start(&record, bytes),
+        }
         self.event_log.record(&record);
     }
 }

@@ -53,6 +53,7 @@ pub struct Fabric<H, T = ()> {
     exceeded: Option<Limit>,
     totals: Totals,
     hash: RunHash,
+    hashed_bytes: Option<usize>,
     event_log: T,
 }
 
@@ -144,6 +145,7 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
             exceeded: None,
             totals: Totals::default(),
             hash: RunHash::default(),
+            hashed_bytes: settings.hashed_bytes,
             event_log,
         }
     }

@@ -99,7 +99,7 @@ pub(crate) struct Options {
     #[serde(deserialize_with = "text")]
     mtu: Option<u16>,
 
-    /// ACK timeout of the queue pairs [default: 4ms]
+    /// ACK timeout of the queue pairs [default: 16ms]
     #[arg(long, value_name = "TIME", requires = "traffic")]
     #[serde(deserialize_with = "text")]
     ack_timeout: Option<Interval>,

@@ -83,7 +83,7 @@ impl Default for Experiment {
             congestion: Congestion::Dcqcn,
             window: DcqcnParameters::default().window,
             mtu: 1024,
-            timeout: Duration::from_millis(4),
+            timeout: Duration::from_millis(16),
             start_within: Duration::from_micros(1),
             seed: 0,
         }

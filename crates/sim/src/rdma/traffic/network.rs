@@ -11,7 +11,7 @@ use crate::topology::{LeafSpine, Topology};
 
 named! {
     /// How hosts are connected.
-    "topology", Layout {
+    "a topology", Layout {
         /// Two hosts and a cable.
         Pair = "pair",
         /// One switch.
@@ -63,6 +63,9 @@ impl Default for Network {
     }
 }
 
+/// All headers of a packet; the payload is constant.
+const HEADERS: usize = 128;
+
 /// Bytes in the transmit queue of a host's port above which the host waits, as for a NIC that is busy.
 const TRANSMIT_QUEUE: usize = 4096;
 
@@ -94,6 +97,7 @@ impl Network {
             topology: self.layout_of(hosts).map_or(Topology::Star, Topology::LeafSpine),
             trunk: port,
             send_buffer: Some(TRANSMIT_QUEUE),
+            hashed_bytes: Some(HEADERS),
             ..Settings::default()
         }
     }

@@ -9,7 +9,7 @@ use crate::rdma::workload::{UnknownName, named};
 
 named! {
     /// Which hosts send to which, and when.
-    "pattern", Pattern {
+    "a pattern", Pattern {
         /// All other hosts WRITE to host 0.
         Incast = "incast",
         /// Each host WRITEs to one other host and receives from one, drawn from the seed.
