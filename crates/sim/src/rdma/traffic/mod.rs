@@ -168,7 +168,7 @@ impl Experiment {
             config.congestion = self.rate_control();
             config.send_capacity = connection.flows.max(1);
             config.timeout = Some(self.timeout);
-            // The dynamic ports, as RoCEv2 devices use (IBA A17.9.2.1): they differ by connection for ECMP.
+            // From the dynamic range, and different for each connection: ECMP chooses paths by it.
             let port = 0xc000 | (ports.below(1 << 14) as u16);
             Connection::new(config, address(connection.peer as usize), port)
         });
