@@ -113,6 +113,8 @@ Examples:
   ferroce simulate --seeds 1000 --json | jq '.runs[] | select(.violations != []) | .command'
   ferroce simulate --scenario reordering --capture r.pcapng && ferroce analyze --ladder=1 r.pcapng
   ferroce simulate --service rc,ud --hosts 5 --set-up cm --congestion dcqcn
+  ferroce simulate --pattern incast --hosts 9 --flow-size 4M --svg incast.svg
+  ferroce simulate --pattern allreduce --topology leaf-spine --hosts 32 --link-speed 100G
 
 Scenarios:
   clean, lossy:SHARE, bursty, reordering, duplicating, corrupting, congested, partitioned, pausing,

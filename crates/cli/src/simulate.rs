@@ -1,7 +1,8 @@
-//! `ferroce simulate`: RDMA connections over a simulated network.
+//! `ferroce simulate`: RDMA connections over a simulated network, and traffic patterns (`pattern`).
 
 mod json;
 mod ladder;
+mod pattern;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -24,17 +25,17 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "NAME", default_value = "hostile")]
     pub(crate) scenario: Scenario,
 
-    /// Seed of all random choices; with --seeds, the first seed
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) seed: u64,
+    /// Seed of all random choices; with --seeds, the first seed [default: 0]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
 
     /// Number of consecutive seeds to run
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     pub(crate) seeds: u64,
 
-    /// Number of hosts
-    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1024))]
-    pub(crate) hosts: u32,
+    /// Number of hosts [default: 2; with --pattern, 9]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=1024))]
+    pub(crate) hosts: Option<u32>,
 
     /// Number of connections, each between two hosts; a group of UD queue pairs counts as one
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -56,29 +57,35 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "HOW", default_value_t = SetUp::Direct)]
     pub(crate) set_up: SetUp,
 
-    /// Congestion control of reliable connections: window, dcqcn or none
-    #[arg(long, value_name = "KIND", default_value_t = Congestion::Window)]
-    pub(crate) congestion: Congestion,
+    /// Congestion control of reliable connections: window, dcqcn or none [default: window; with --pattern, dcqcn]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) congestion: Option<Congestion>,
 
     /// When requests are posted: at-once, or lists (a few at a time; some are held back and leave with later ones)
     #[arg(long, value_name = "HOW", default_value_t = Posting::AtOnce)]
     pub(crate) posting: Posting,
 
-    /// Write the packets of the first host to a pcapng file; for one seed only
+    /// Write the packets of the first host, or of --capture-host, to a pcapng file; for one seed only
     #[arg(long, value_name = "FILE", conflicts_with = "seeds", value_hint = ValueHint::FilePath)]
     pub(crate) capture: Option<PathBuf>,
 
-    /// Write JSON: every run, and the totals
+    /// Write JSON: every run, and the totals; with --pattern, the results
     #[arg(long)]
     pub(crate) json: bool,
 
     /// Do not show a progress bar
     #[arg(long, short)]
     pub(crate) quiet: bool,
+
+    #[command(flatten)]
+    pub(crate) pattern: pattern::PatternArgs,
 }
 
 /// Runs the seeds that the arguments name.
 pub(crate) fn run(args: &SimulateArgs, screen: &Screen) -> ExitStatus {
+    if args.pattern.is_given() {
+        return pattern::run(args, screen);
+    }
     let mut output = BufWriter::new(io::stdout().lock());
     let mut progress = Progress::new("seeds", Some(args.seeds), Unit::Count, args.quiet);
     let result = if args.json {
@@ -94,7 +101,8 @@ pub(crate) fn run(args: &SimulateArgs, screen: &Screen) -> ExitStatus {
 
 /// Returns the seeds to run.
 fn seeds(args: &SimulateArgs) -> std::ops::Range<u64> {
-    args.seed..args.seed.saturating_add(args.seeds)
+    let first = args.seed.unwrap_or(0);
+    first..first.saturating_add(args.seeds)
 }
 
 /// The totals of all runs.
@@ -123,13 +131,13 @@ impl Totals {
 
 fn simulation(args: &SimulateArgs, seed: u64) -> Simulation {
     let workload = Workload {
-        hosts: args.hosts,
+        hosts: args.hosts.unwrap_or(2),
         connections: args.connections,
         requests: args.requests,
         largest: args.largest,
         services: args.service,
         set_up: args.set_up,
-        congestion: args.congestion,
+        congestion: args.congestion.unwrap_or(Congestion::Window),
         posting: args.posting,
     };
     Simulation { scenario: args.scenario, seed, workload }
@@ -149,7 +157,7 @@ fn summary(simulation: &Simulation, args: &SimulateArgs, screen: &Screen) -> Opt
 
 /// Runs one seed and prints its full summary.
 fn one(args: &SimulateArgs, screen: &Screen, output: &mut impl Write) -> io::Result<ExitStatus> {
-    let simulation = simulation(args, args.seed);
+    let simulation = simulation(args, args.seed.unwrap_or(0));
     let Some(summary) = summary(&simulation, args, screen) else { return Ok(ExitStatus::Failure) };
     writeln!(output, "{}", simulation.replay())?;
     writeln!(output, "  network        {}", args.scenario.description())?;

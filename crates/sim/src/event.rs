@@ -7,6 +7,7 @@ use ferroce_proto::time::Instant;
 
 use crate::flight::FlightId;
 use crate::host::HostId;
+use crate::topology::TrunkId;
 
 /// A scheduled event.
 #[derive(Clone, Copy, Debug)]
@@ -15,8 +16,10 @@ pub(crate) enum Event {
     Poll(HostId),
     /// The host's timer, unless the deadline has moved since.
     Timer(HostId),
-    /// A frame reaches the switch.
+    /// A frame reaches the first switch.
     Switch(FlightId),
+    /// A frame reaches the far end of a link between switches.
+    Trunk(FlightId, TrunkId),
     /// A frame reaches a host.
     Arrival(FlightId, HostId),
     /// A change of the fault plan, by its index.

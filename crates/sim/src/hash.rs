@@ -50,6 +50,13 @@ impl RunHash {
         self.bytes(record.frame);
     }
 
+    /// As [`RunHash::record`], with only the first bytes of the frame, and its length.
+    pub(crate) fn record_start(&mut self, record: &FrameRecord<'_>, bytes: usize) {
+        let frame = &record.frame[..record.frame.len().min(bytes)];
+        self.record(&FrameRecord { frame, ..*record });
+        self.word(record.frame.len() as u64);
+    }
+
     /// Returns the hash of everything added so far.
     pub fn value(self) -> u64 {
         let mixed = (self.0 ^ (self.0 >> 33)).wrapping_mul(PRIMES[2]);

@@ -42,6 +42,17 @@ pub(crate) fn destination(frame: &[u8]) -> Option<IpAddr> {
     }
 }
 
+/// Returns source and destination address and the ports of an IPv4/UDP frame: the bytes that ECMP hashes.
+pub(crate) fn flow(frame: &[u8]) -> Option<&[u8]> {
+    match network(frame)? {
+        // 8 bytes of addresses, directly followed by the ports if there are no options.
+        Network::Ipv4(at) if frame[at] & 0xf == 5 => frame.get(at + 12..at + 24),
+        // 32 bytes of addresses, directly followed by the ports if there are no extension headers.
+        Network::Ipv6(at) => frame.get(at + 8..at + 44),
+        Network::Ipv4(_) | Network::Grh(_) => None,
+    }
+}
+
 /// Returns the ECN bits. RoCEv1 has none.
 pub(crate) fn ecn(frame: &[u8]) -> Option<Ecn> {
     match network(frame)? {

@@ -58,6 +58,7 @@ pub mod rdma;
 mod scenario;
 mod settings;
 mod statistics;
+mod topology;
 
 #[cfg(test)]
 mod tests;
@@ -75,3 +76,4 @@ pub use rdma::{Replay, ReplayParseError};
 pub use scenario::{Scenario, UnknownScenario};
 pub use settings::{Bandwidth, BurstLoss, Corruption, LinkConfig, Marking, Reordering, Settings};
 pub use statistics::{DropCause, Drops, HostStatistics, LinkStatistics, Totals};
+pub use topology::{LeafSpine, Topology, TrunkId};

@@ -151,6 +151,7 @@ impl Link {
         let left = self.free.0 + Duration::from_nanos(u64::from(self.free.1 > 0));
         self.waiting.push_back((left, frame.len()));
         self.backlog = with_frame;
+        self.statistics.byte_nanoseconds += frame.len() as u128 * left.since(now).as_nanos();
         self.statistics.peak_backlog = self.statistics.peak_backlog.max(with_frame);
         Ok(left)
     }

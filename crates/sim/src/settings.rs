@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::fault::FaultPlan;
 use crate::limit::Limits;
 use crate::probability::Probability;
+use crate::topology::Topology;
 
 /// Everything that determines a run besides its seed and its hosts. Plain data: take a scenario's settings and change
 /// fields.
@@ -14,9 +15,16 @@ pub struct Settings {
     pub uplink: LinkConfig,
     /// The link from the switch to each host, where the traffic of several senders meets.
     pub downlink: LinkConfig,
+    /// The switches between the hosts.
+    pub topology: Topology,
+    /// Each direction of the links between switches.
+    pub trunk: LinkConfig,
     /// Bytes queued in a host's uplink above which the fabric stops polling the host, as a socket that would block;
     /// `None` polls until the host has no frame left.
     pub send_buffer: Option<usize>,
+    /// Bytes at the start of each frame that enter [`crate::Fabric::hash`]; `None` for all. Hosts whose payload is
+    /// constant need not pay for hashing it.
+    pub hashed_bytes: Option<usize>,
     /// The schedule of failures.
     pub faults: FaultPlan,
     /// The limits at which a run is stopped.

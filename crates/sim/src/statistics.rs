@@ -105,6 +105,8 @@ pub struct LinkStatistics {
     pub reordered: u64,
     /// The peak of bytes in the queue.
     pub peak_backlog: usize,
+    /// The sum, over all frames, of bytes times nanoseconds in the queue: divided by a time, the mean bytes queued.
+    pub byte_nanoseconds: u128,
 }
 
 /// Counters of one host. Drops of its frames are counted here, wherever they happened.

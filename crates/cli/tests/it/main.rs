@@ -22,6 +22,7 @@ mod report;
 mod report_compressed;
 mod run;
 mod simulate;
+mod simulate_pattern;
 mod stat;
 mod support;
 mod terminal;

@@ -1,4 +1,4 @@
-//! The path of a frame: host, uplink, switch, downlink, host.
+//! The path of a frame: host, uplink, switches and the links between them, downlink, host.
 
 use super::Fabric;
 use crate::event::Event;
@@ -9,12 +9,17 @@ use crate::host::{Destination, Host, HostId};
 use crate::limit::EventKind;
 use crate::link::{self, Fate};
 use crate::statistics::DropCause;
+use crate::topology::{Topology, TrunkId};
 
-/// The direction of a link.
+/// One direction of a link.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Up,
-    Down,
+enum Hop {
+    /// From this host to its switch.
+    Up(HostId),
+    /// Between switches.
+    Trunk(TrunkId),
+    /// From its switch to this host.
+    Down(HostId),
 }
 
 impl<H: Host, T: EventLog> Fabric<H, T> {
@@ -36,7 +41,7 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
             self.totals.sent += 1;
             self.totals.in_flight += 1;
             self.counter.note(self.now, id, EventKind::Sent);
-            self.carry(flight, id, Direction::Up);
+            self.carry(flight, Hop::Up(id));
         }
         self.arm(id);
     }
@@ -79,20 +84,26 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
         }
     }
 
-    /// Passes a frame to a link of `host`, and schedules its arrival at the other end.
-    fn carry(&mut self, flight: FlightId, host: HostId, direction: Direction) {
-        let slot = &mut self.hosts[host.index()];
-        let link = if direction == Direction::Up { &mut slot.uplink } else { &mut slot.downlink };
+    /// Passes a frame to a link, and schedules its arrival at the other end.
+    fn carry(&mut self, flight: FlightId, hop: Hop) {
+        let link = match hop {
+            Hop::Up(host) => &mut self.hosts[host.index()].uplink,
+            Hop::Trunk(trunk) => &mut self.trunks[trunk.index()],
+            Hop::Down(host) => &mut self.hosts[host.index()].downlink,
+        };
         let reordered = link.statistics.reordered;
         let frame = self.flights.get_mut(flight);
         let (fate, faults) = link.pass(self.now, &frame.bytes);
-        if direction == Direction::Up {
+        if let Hop::Up(host) = hop {
             let event = match fate {
                 Fate::Dropped(cause) => FrameEvent::SentThenDropped(cause),
                 Fate::Arrives { .. } => FrameEvent::Sent,
             };
             let record = FrameRecord { time: self.now, event, host, frame: &frame.bytes, faults };
-            self.hash.record(&record);
+            match self.hashed_bytes {
+                None => self.hash.record(&record),
+                Some(bytes) => self.hash.record_start(&record, bytes),
+            }
             self.event_log.record(&record);
         }
         self.totals.marked += u64::from(faults.marked);
@@ -103,12 +114,13 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
             frame.faults.extend(faults);
         }
         self.totals.reordered += link.statistics.reordered - reordered;
-        let event = |flight| match direction {
-            Direction::Up => Event::Switch(flight),
-            Direction::Down => Event::Arrival(flight, host),
+        let event = |flight| match hop {
+            Hop::Up(_) => Event::Switch(flight),
+            Hop::Trunk(trunk) => Event::Trunk(flight, trunk),
+            Hop::Down(host) => Event::Arrival(flight, host),
         };
         match fate {
-            Fate::Dropped(cause) if direction == Direction::Up => self.end(flight, cause),
+            Fate::Dropped(cause) if matches!(hop, Hop::Up(_)) => self.end(flight, cause),
             Fate::Dropped(cause) => self.drop_frame(flight, cause),
             Fate::Arrives { at, copy } => {
                 self.events.push(at, event(flight));
@@ -126,7 +138,7 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
         }
     }
 
-    /// Forwards a frame at the switch.
+    /// Forwards a frame at the switch of its sender.
     pub(super) fn forward(&mut self, flight: FlightId) {
         let frame = self.flights.get(flight);
         let source = frame.source;
@@ -170,7 +182,36 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
         if self.active_partitions.separate(self.flights.get(flight).source, receiver) {
             return self.drop_frame(flight, DropCause::Partition);
         }
-        self.carry(flight, receiver, Direction::Down);
+        if let Topology::LeafSpine(network) = self.topology {
+            let frame = self.flights.get_mut(flight);
+            let (from, to) = (network.leaf(frame.source), network.leaf(receiver));
+            if from != to {
+                // The route is decided here, so that switches behind need not look it up.
+                frame.destination = Destination::Host(receiver);
+                let spine = network.spine(&frame.bytes, self.ecmp_salt);
+                return self.carry(flight, Hop::Trunk(network.up(from, spine)));
+            }
+        }
+        self.carry(flight, Hop::Down(receiver));
+    }
+
+    /// Forwards a frame at the far end of a link between switches.
+    pub(super) fn end_of_trunk(&mut self, flight: FlightId, trunk: TrunkId) {
+        let frame = self.flights.get(flight);
+        let (source, destination) = (frame.source, frame.destination);
+        self.counter.note(self.now, source, EventKind::Forwarded);
+        let (Topology::LeafSpine(network), Destination::Host(receiver)) =
+            (self.topology, destination)
+        else {
+            return self.drop_frame(flight, DropCause::Unroutable);
+        };
+        self.carry(
+            flight,
+            match network.spine_of(trunk) {
+                Some(spine) => Hop::Trunk(network.down(spine, network.leaf(receiver))),
+                None => Hop::Down(receiver),
+            },
+        );
     }
 
     /// Handles the arrival of a frame at a host.
@@ -225,7 +266,10 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
         let flight = self.flights.get(flight);
         let (frame, faults) = (flight.bytes.as_slice(), &flight.faults);
         let record = FrameRecord { time: self.now, event, host, frame, faults };
-        self.hash.record(&record);
+        match self.hashed_bytes {
+            None => self.hash.record(&record),
+            Some(bytes) => self.hash.record_start(&record, bytes),
+        }
         self.event_log.record(&record);
     }
 }

@@ -1,4 +1,4 @@
-//! The fabric: hosts around one switch, and virtual time.
+//! The fabric: hosts, switches and virtual time.
 
 mod failures;
 mod frames;
@@ -21,8 +21,9 @@ use crate::link::Link;
 use crate::random::Random;
 use crate::settings::{LinkConfig, Settings};
 use crate::statistics::{HostStatistics, LinkStatistics, Totals};
+use crate::topology::{Topology, TrunkId};
 
-/// Hosts of type `H` around a switch, each with an uplink to it and a downlink from it.
+/// Hosts of type `H`, each with an uplink to a switch and a downlink from it, and the [`Topology`] between them.
 ///
 /// Nothing happens until one of the `run` methods or [`Fabric::step`] is called. Time is virtual, starts at
 /// [`Instant::ZERO`] and advances from event to event.
@@ -39,6 +40,11 @@ pub struct Fabric<H, T = ()> {
     random: Random,
     uplink: LinkConfig,
     downlink: LinkConfig,
+    topology: Topology,
+    /// Links between switches, by [`TrunkId`].
+    trunks: Vec<Link>,
+    /// Differs by seed, as switches differ: the same flows do not always share a path.
+    ecmp_salt: u64,
     send_buffer: Option<usize>,
     factory: Option<Factory<H>>,
     limits: Limits,
@@ -47,6 +53,7 @@ pub struct Fabric<H, T = ()> {
     exceeded: Option<Limit>,
     totals: Totals,
     hash: RunHash,
+    hashed_bytes: Option<usize>,
     event_log: T,
 }
 
@@ -106,6 +113,15 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
             events.push(at, Event::Fault(number));
             changes.push(change);
         }
+        let random = Random::new(seed).stream("fabric");
+        let trunks = match settings.topology {
+            Topology::Star => 0,
+            Topology::LeafSpine(network) => network.trunks(),
+        };
+        let trunk = |number: u32| {
+            let random = random.stream("trunk").substream(u64::from(number));
+            Link::new(settings.trunk.clone(), &random)
+        };
         Self {
             now: Instant::ZERO,
             hosts: Vec::new(),
@@ -116,7 +132,10 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
             changes,
             partitions: settings.faults.partitions,
             active_partitions: ActivePartitions::default(),
-            random: Random::new(seed).stream("fabric"),
+            topology: settings.topology,
+            trunks: (0..trunks).map(trunk).collect(),
+            ecmp_salt: random.stream("ecmp").next_u64(),
+            random,
             uplink: settings.uplink,
             downlink: settings.downlink,
             send_buffer: settings.send_buffer,
@@ -126,6 +145,7 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
             exceeded: None,
             totals: Totals::default(),
             hash: RunHash::default(),
+            hashed_bytes: settings.hashed_bytes,
             event_log,
         }
     }
@@ -239,6 +259,28 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
     /// Returns the counters of a host's downlink.
     pub fn downlink_statistics(&self, host: HostId) -> Option<LinkStatistics> {
         self.hosts.get(host.index()).map(|slot| slot.downlink.statistics)
+    }
+
+    /// Returns the counters of one direction of a link between switches.
+    pub fn trunk_statistics(&self, trunk: TrunkId) -> Option<LinkStatistics> {
+        self.trunks.get(trunk.index()).map(|link| link.statistics)
+    }
+
+    /// Returns the counters of all links between switches.
+    pub fn trunks(&self) -> impl Iterator<Item = (TrunkId, LinkStatistics)> {
+        (0..).map(TrunkId).zip(self.trunks.iter().map(|link| link.statistics))
+    }
+
+    /// Returns the bytes queued now for a host, at its switch.
+    pub fn downlink_backlog(&mut self, host: HostId) -> usize {
+        let now = self.now;
+        self.hosts.get_mut(host.index()).map_or(0, |slot| slot.downlink.backlog(now))
+    }
+
+    /// Returns the bytes queued now in one direction of a link between switches.
+    pub fn trunk_backlog(&mut self, trunk: TrunkId) -> usize {
+        let now = self.now;
+        self.trunks.get_mut(trunk.index()).map_or(0, |link| link.backlog(now))
     }
 
     /// Returns the number of events so far.

@@ -111,6 +111,7 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
     fn dispatch(&mut self, event: Event) {
         match event {
             Event::Switch(flight) => self.forward(flight),
+            Event::Trunk(flight, trunk) => self.end_of_trunk(flight, trunk),
             Event::Arrival(flight, host) => self.arrive(flight, host),
             Event::Fault(number) => self.change(number),
             Event::Poll(id) => {

@@ -23,14 +23,25 @@ pub(super) struct ReceivedPacket<'a> {
 impl<'a> ReceivedPacket<'a> {
     /// Parses a frame; `None` if it is corrupted.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (frame, received) = Self::parse_headers(bytes)?;
+        if frame.check_icrc() != IcrcVerdict::Ok {
+            return None;
+        }
+        Some(received)
+    }
+
+    /// As [`ReceivedPacket::parse`] on a network that corrupts nothing: does not check the ICRC.
+    pub(super) fn parse_trusted(bytes: &'a [u8]) -> Option<Self> {
+        Self::parse_headers(bytes).map(|(_, received)| received)
+    }
+
+    fn parse_headers(bytes: &'a [u8]) -> Option<(Frame<'a>, Self)> {
         let frame = Frame::ethernet(bytes, bytes.len());
         // A flipped bit may be outside the packet: only the parsed packet and its ICRC are checked.
         let packet = frame.packet.filter(|_| frame.problem.is_none())?;
         let Some(Network::Ipv4(ip, _)) = frame.network else { return None };
-        if frame.check_icrc() != IcrcVerdict::Ok {
-            return None;
-        }
-        Some(Self { packet, ip, marked: ip.ecn == CE })
+        let received = Self { packet, ip, marked: ip.ecn == CE };
+        Some((frame, received))
     }
 
     /// Returns the 40 bytes before a UD payload: an IPv4 header in the last 20 bytes (IBA A17).
@@ -41,7 +52,10 @@ impl<'a> ReceivedPacket<'a> {
     }
 }
 
-/// Writes a packet as a whole frame.
+/// ECT(0), ECN-capable (RFC 3168, section 5).
+pub(super) const ECT0: Ecn = Ecn(2);
+
+/// Writes a packet as a whole frame, ECN-capable so that the fabric's queues mark it before they drop.
 pub(super) fn emit(
     packet: &Packet<'_>,
     from: Ipv4Addr,
@@ -49,12 +63,23 @@ pub(super) fn emit(
     port: u16,
     out: &mut Vec<u8>,
 ) {
+    emit_with_ecn(packet, from, to, port, ECT0, out);
+}
+
+/// As [`emit`], with these ECN bits.
+pub(super) fn emit_with_ecn(
+    packet: &Packet<'_>,
+    from: Ipv4Addr,
+    to: Ipv4Addr,
+    port: u16,
+    ecn: Ecn,
+    out: &mut Vec<u8>,
+) {
     let udp_len = Udp::LEN + packet.wire_len();
     let ip = Ipv4 {
         version: 4,
         header_words: 5,
-        // ECN-capable, so that the fabric's queues mark it before they drop.
-        ecn: Ecn(2),
+        ecn,
         total_length: (Ipv4::LEN + udp_len) as u16,
         dont_fragment: true,
         time_to_live: 64,

@@ -16,6 +16,7 @@
 //! | `verify` | checks the invariants |
 //! | `summary` | the result of a run |
 //! | `transfer`, `many` | measurements |
+//! | `traffic` | traffic patterns on a topology, measured |
 
 mod frame;
 mod host;
@@ -27,6 +28,7 @@ mod plan;
 mod program;
 mod replay;
 mod summary;
+pub mod traffic;
 mod transfer;
 mod verify;
 mod workload;

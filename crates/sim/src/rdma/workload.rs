@@ -79,13 +79,14 @@ macro_rules! named {
         }
     };
 }
+pub(super) use named;
 
 /// The error of an unknown name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
-    text: String,
-    kind: &'static str,
-    names: Vec<&'static str>,
+    pub(super) text: String,
+    pub(super) kind: &'static str,
+    pub(super) names: Vec<&'static str>,
 }
 
 impl fmt::Display for UnknownName {

@@ -8,4 +8,5 @@ mod links;
 mod numbers;
 mod queues;
 mod routing;
+mod topology;
 mod toys;

@@ -2,7 +2,7 @@
 
 mod endpoint;
 mod poster;
-mod schedule;
+pub(super) mod schedule;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

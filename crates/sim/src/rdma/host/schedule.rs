@@ -15,43 +15,43 @@ pub(in crate::rdma) struct Entry {
 
 impl Entry {
     /// Whether the endpoint will be polled for packets.
-    pub(super) fn is_ready(&self) -> bool {
+    pub(in crate::rdma) fn is_ready(&self) -> bool {
         self.ready
     }
 
     /// Whether an entry of the heap finds this deadline.
-    pub(super) fn is_armed(&self, deadline: Instant) -> bool {
+    pub(in crate::rdma) fn is_armed(&self, deadline: Instant) -> bool {
         self.timer.is_some_and(|timer| timer <= deadline)
     }
 }
 
 /// Endpoints that may have a packet to send, in round-robin order, and endpoints with a timer.
 #[derive(Debug, Default)]
-pub(super) struct Schedule {
+pub(in crate::rdma) struct Schedule {
     ready: VecDeque<u32>,
     timers: BinaryHeap<Reverse<(Instant, u32)>>,
 }
 
 impl Schedule {
     /// Marks an endpoint that may have a packet to send.
-    pub(super) fn wake(&mut self, endpoint: usize, entry: &mut Entry) {
+    pub(in crate::rdma) fn wake(&mut self, endpoint: usize, entry: &mut Entry) {
         if !std::mem::replace(&mut entry.ready, true) {
             self.ready.push_back(endpoint as u32);
         }
     }
 
     /// Returns the next endpoint to poll. [`Schedule::wake`] puts it back if it had a packet.
-    pub(super) fn next(&mut self) -> Option<usize> {
+    pub(in crate::rdma) fn next(&mut self) -> Option<usize> {
         self.ready.pop_front().map(|endpoint| endpoint as usize)
     }
 
     /// Records that the endpoint was taken off the ready list.
-    pub(super) fn clear_ready(entry: &mut Entry) {
+    pub(in crate::rdma) fn clear_ready(entry: &mut Entry) {
         entry.ready = false;
     }
 
     /// Sets the timer of an endpoint. A later time than before costs nothing: the earlier entry finds it.
-    pub(super) fn arm(&mut self, endpoint: usize, entry: &mut Entry, at: Option<Instant>) {
+    pub(in crate::rdma) fn arm(&mut self, endpoint: usize, entry: &mut Entry, at: Option<Instant>) {
         let Some(at) = at else { return };
         if entry.timer.is_none_or(|timer| at < timer) {
             entry.timer = Some(at);
@@ -60,18 +60,18 @@ impl Schedule {
     }
 
     /// Returns when the next entry is due.
-    pub(super) fn next_timer(&self) -> Option<Instant> {
+    pub(in crate::rdma) fn next_timer(&self) -> Option<Instant> {
         self.timers.peek().map(|Reverse((at, _))| *at)
     }
 
     /// Removes the next entry that is due.
-    pub(super) fn due(&mut self, now: Instant) -> Option<(usize, Instant)> {
+    pub(in crate::rdma) fn due(&mut self, now: Instant) -> Option<(usize, Instant)> {
         self.timers.peek().filter(|Reverse((at, _))| *at <= now)?;
         self.timers.pop().map(|Reverse((at, endpoint))| (endpoint as usize, at))
     }
 
     /// Whether this entry was not replaced by an earlier one. The entry is consumed in any case.
-    pub(super) fn is_current(entry: &mut Entry, at: Instant) -> bool {
+    pub(in crate::rdma) fn is_current(entry: &mut Entry, at: Instant) -> bool {
         let current = entry.timer == Some(at);
         if current {
             entry.timer = None;
