@@ -17,7 +17,7 @@ fn book() -> PathBuf {
 
 /// Whether the book is to be written anew.
 fn updates() -> bool {
-    std::env::var_os("FERROCE_UPDATE_DOCS").is_some()
+    std::env::var_os("FERROCE_UPDATE_DOCS").is_some_and(|value| !value.is_empty())
 }
 
 /// A line without what differs from run to run: numbers, units behind them, bars and spaces.

@@ -30,6 +30,38 @@ mod full {
         assert!(said.lines().any(|line| line == expected), "{said}");
     }
 
+    /// The recipe of docs/kv-cache.md: the same transfer by RDMA and by the engine's own TCP.
+    fn kv_cache(engine: &str) {
+        let target = built::folder().parent().expect("it is in the target folder");
+        let wheels = ["nixl", "mooncake"].map(|name| target.join("wheels").join(name));
+        if !wheels.iter().all(|wheel| wheel.join(".packages").is_file()) {
+            return skip("the wheels are not there: run scripts/wheels");
+        }
+        // numpy comes with the first.
+        let path = std::env::join_paths(&wheels).expect("paths without a colon");
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+        let script = examples.join("kv-cache/kv_cache.py");
+        for transport in ["rdma", "tcp"] {
+            let mut command = Command::new(ferroce());
+            plain(&mut command);
+            command.env("PYTHONPATH", &path).args(["run", "--", "python3"]).arg(&script);
+            let said = tool::run(command.args([engine, transport, "4", "512"]));
+            let said = String::from_utf8_lossy(&said).into_owned();
+            let expected = "4 layers in 128 blocks, 8388608 bytes, all of them right: ";
+            assert!(said.lines().any(|line| line.starts_with(expected)), "{transport}: {said}");
+        }
+    }
+
+    #[test]
+    fn kv_cache_with_nixl() {
+        kv_cache("nixl");
+    }
+
+    #[test]
+    fn kv_cache_with_mooncake() {
+        kv_cache("mooncake");
+    }
+
     #[test]
     fn nixl() {
         run("nixl", "nixl_pair.py", &[]);

@@ -5,9 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::FERROCE;
-use crate::support::scratch::{Scratch, failure, has_ipv6, success, text};
+use crate::support::scratch::{Scratch, failure, has_ipv6, success};
 use crate::support::server::Server;
-use ferroce_test_support::skip;
 use ferroce_trace::analysis::{Options, analyze};
 use serde_json::Value;
 
@@ -158,36 +157,12 @@ fn the_client_reports_its_hw_counters() {
     assert!(!out.contains("np_cnp_sent"), "{out}");
 }
 
-/// Runs a server in a second network namespace and a client in this one, connected by a veth pair.
-const TWO_HOSTS: &str = r#"
-    set -e
-    ip link set lo up
-    unshare -n sleep 1000 &
-    other=$!
-    trap "kill $other" EXIT
-    while [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do :; done
-    there() { nsenter -t $other -n "$@"; }
-    ip link add here type veth peer name there netns $other || exit 77
-    ip address add 10.7.0.1/24 dev here
-    ip link set here up
-    there ip address add 10.7.0.2/24 dev there
-    there ip link set there up
-    there "$1" server --json --once > server.txt &
-    server=$!
-    until grep -q listening server.txt; do :; done
-    "$1" discover --json > found.txt
-    "$1" client 10.7.0.2 bulk --size 10M --json
-    wait $server
-"#;
-
 #[test]
 fn a_client_reaches_a_server_on_another_host() {
     let scratch = Scratch::new("hosts");
-    let arguments = ["-c", TWO_HOSTS, "sh", FERROCE];
-    let Some(output) = scratch.in_namespace("sh", &arguments) else { return };
-    if output.status.code() == Some(77) {
-        return skip(format_args!("cannot create a veth pair: {}", text(&output.stderr)));
-    }
+    let script = "ferroce discover --json > found.txt; \
+                  ferroce client 10.7.0.2 bulk --size 10M --json; wait $server";
+    let Some(output) = scratch.between_hosts("server --json --once", script) else { return };
     let json: Value = serde_json::from_str(&success(&output)).unwrap();
     assert_eq!(json["verified_bytes"], 10 << 20);
     assert_eq!(json["server"], "10.7.0.2:7471");

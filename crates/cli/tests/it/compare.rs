@@ -282,37 +282,11 @@ fn an_interrupted_client_leaves_nothing_behind() {
     }
 }
 
-/// Runs a server in a second network namespace and a client in this one, connected by a veth pair.
-const TWO_HOSTS: &str = r#"
-    set -e
-    ip link set lo up
-    unshare -n sleep 1000 &
-    other=$!
-    trap "kill $other" EXIT
-    while [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do :; done
-    there() { nsenter -t $other -n "$@"; }
-    ip link add here type veth peer name there netns $other || exit 77
-    ip address add 10.7.0.1/24 dev here
-    ip link set here up
-    there ip address add 10.7.0.2/24 dev there
-    there ip link set there up
-    # Not by the function, which would run in a subshell: the trap ends this process.
-    nsenter -t $other -n "$1" compare --server --json > server.txt &
-    server=$!
-    trap "kill $server $other" EXIT
-    until grep -q listening server.txt; do :; done
-    "$1" compare 10.7.0.2 --size 1000003 --chunk 64K --rounds 2 --verify --json
-"#;
-
 #[test]
 fn a_server_on_another_host_is_reached_by_the_wire_only() {
     let scratch = Scratch::new("compare-hosts");
-    let Some(output) = scratch.in_namespace("sh", &["-c", TWO_HOSTS, "sh", FERROCE]) else {
-        return;
-    };
-    if output.status.code() == Some(77) {
-        return skip(format_args!("cannot create a veth pair: {}", text(&output.stderr)));
-    }
+    let client = "ferroce compare 10.7.0.2 --size 1000003 --chunk 64K --rounds 2 --verify --json";
+    let Some(output) = scratch.between_hosts("compare --server --json", client) else { return };
     let json: Value = serde_json::from_str(&success(&output)).unwrap();
     assert_eq!(names(&json), ["rdma_wire", "tcp", "tcp_discard"]);
     assert_eq!(json["server"], "10.7.0.2:7471");

@@ -263,6 +263,29 @@ fn a_server_serves_clients_at_once_and_one_after_another() {
     server.event("finished");
 }
 
+/// Over IPv4 and IPv6, with messages of every size up to 8 MiB.
+#[test]
+fn a_server_on_another_host_is_measured() {
+    let scratch = Scratch::new("perf-hosts");
+    let script = "ferroce perf write bw 10.7.0.2 --all -n 2 --verify --json > all.json; \
+                  ferroce perf send lat '[fd07::2]:7471' -n 20 --verify --json > v6.json; kill $server";
+    let Some(output) = scratch.between_hosts("perf --server --json", script) else { return };
+    success(&output);
+    let read = |name: &str| -> Value {
+        serde_json::from_str(&fs::read_to_string(scratch.path(name)).unwrap()).unwrap()
+    };
+    let (all, v6) = (read("all.json"), read("v6.json"));
+    check(&all);
+    check(&v6);
+    assert_eq!(
+        (&all["server"], &v6["server"]),
+        (&"10.7.0.2:7471".into(), &"[fd07::2]:7471".into())
+    );
+    assert_eq!((&all["link"], &v6["link"]), (&"sockets".into(), &"sockets".into()));
+    let sizes: Vec<_> = all["results"].as_array().unwrap().iter().map(|row| &row["size"]).collect();
+    assert_eq!((sizes.len(), sizes.last().unwrap().as_u64()), (23, Some(8 << 20)), "{sizes:?}");
+}
+
 #[test]
 fn a_client_reports_that_the_server_was_killed() {
     let mut server = server();

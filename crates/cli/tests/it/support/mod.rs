@@ -2,5 +2,6 @@
 
 pub(crate) mod scratch;
 pub(crate) mod server;
+mod two_hosts;
 
 pub(crate) const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
