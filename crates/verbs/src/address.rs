@@ -11,6 +11,22 @@ use crate::error::{CreateError, RouteError};
 use crate::pd::{Membership, ProtectionDomain};
 
 /// An address handle (AH): the route of UD packets to a host or multicast group.
+///
+/// ```
+/// use ferroce::*;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (device, source_index) = Device::with_address("127.0.0.1:0".parse()?)?;
+/// # let context = Context::open(&device, &Options::default())?;
+/// # let pd = context.protection_domain();
+/// let destination = device.gids()[usize::from(source_index)].gid;
+/// let vector = AddressVector { port: 1, source_index, destination, ..Default::default() };
+/// let handle = pd.address_handle(&vector)?;
+/// // A datagram names the handle, and the QPN and Q_Key of the receiving queue pair: see `UdSendRequest`.
+/// assert_eq!(handle.vector().destination, destination);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[doc(alias = "ibv_ah")]
 pub struct AddressHandle {

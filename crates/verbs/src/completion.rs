@@ -14,6 +14,34 @@ use crate::error::{CreateError, ResizeError, SystemError, WaitError};
 /// A completion channel: delivers the events of completion queues (CQ) that were [armed](CompletionQueue::arm).
 ///
 /// Its file descriptor is readable while an event is pending.
+///
+/// ```
+/// use ferroce::*;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (device, index) = Device::with_address("127.0.0.1:0".parse()?)?;
+/// # let context = Context::open(&device, &Options::default())?;
+/// # let pd = context.protection_domain();
+/// # let mr = pd.allocate(64, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE)?;
+/// let channel = CompletionChannel::new()?;
+/// let cq = context.completion_queue(16, Some(&channel))?;
+/// let qp = pd.queue_pair(&QueuePairOptions::new(ServiceType::ReliableConnection, &cq))?;
+/// # qp.connect_to(index, device.gids()[usize::from(index)].gid, qp.number())?;
+/// // One event, for the next completion.
+/// cq.arm(false);
+/// assert_eq!(channel.try_event(&[cq.clone()])?, None);
+///
+/// let operation = Operation::Write { remote: mr.remote(0), immediate: None };
+/// let data = Data::Inline(b"hello".as_slice().into());
+/// qp.post_send(SendRequest::new(WorkId(1), operation, data))?;
+/// // An event loop would wait for the descriptor of the channel.
+/// while channel.try_event(&[cq.clone()])?.is_none() {
+///     std::thread::yield_now();
+/// }
+/// assert_eq!(cq.poll_one().map(|done| done.status), Some(Status::Success));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[doc(alias = "ibv_comp_channel")]
 pub struct CompletionChannel {

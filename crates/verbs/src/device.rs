@@ -19,6 +19,24 @@ use listing::Listing;
 pub use listing::{Names, NotNames};
 
 /// An RDMA device: a network interface with an IP address. It uses no socket and no thread until it is opened.
+///
+/// ```
+/// use ferroce::{Context, Device, Options};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // By an address of this host; the index says which entry of the GID table that is.
+/// let (device, gid_index) = Device::with_address("127.0.0.1:0".parse()?)?;
+/// let entry = device.gids()[usize::from(gid_index)];
+/// assert!(entry.address.ip().is_loopback());
+///
+/// // By the name of the interface, or of the device.
+/// assert_eq!(Device::named("lo")?.name(), "ferroce_lo");
+///
+/// let context = Context::open(&device, &Options::default())?;
+/// assert!(context.limits().max_qp > 1000);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     name: String,

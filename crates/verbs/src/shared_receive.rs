@@ -25,6 +25,27 @@ struct Shared {
 }
 
 /// A shared receive queue (SRQ): holds receive requests for several queue pairs. Clones share it.
+///
+/// ```
+/// use ferroce::*;
+///
+/// # fn main() -> Result<(), Error> {
+/// # let context = Context::open(&Device::named("lo")?, &Options::default())?;
+/// # let pd = context.protection_domain();
+/// # let cq = context.completion_queue(16, None)?;
+/// let mr = pd.allocate(8 * 64, AccessFlags::LOCAL_WRITE)?;
+/// let srq = pd.shared_receive_queue(8)?;
+/// for slot in 0..8 {
+///     let sg_list = mr.sge(slot * 64, 64).into();
+///     srq.post(ReceiveRequest { id: WorkId(slot), sg_list })?;
+/// }
+/// // Any number of queue pairs take their receive requests from it.
+/// let options = QueuePairOptions::new(ServiceType::ReliableConnection, &cq).with_srq(&srq);
+/// let (_one, _other) = (pd.queue_pair(&options)?, pd.queue_pair(&options)?);
+/// assert_eq!((srq.len(), srq.users()), (8, 2));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[doc(alias = "ibv_srq")]
 pub struct SharedReceiveQueue {

@@ -10,6 +10,23 @@ use crate::context::Context;
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
 /// An XRC domain (XRCD): its target QPs deliver to its shared receive queues. Clones share it.
+///
+/// ```
+/// use ferroce::*;
+///
+/// # fn main() -> Result<(), Error> {
+/// # let context = Context::open(&Device::named("lo")?, &Options::default())?;
+/// # let pd = context.protection_domain();
+/// # let cq = context.completion_queue(16, None)?;
+/// let xrc = context.xrc_domain();
+/// // A message of the peer's XRC initiator names the SRQ that it is for: one connection reaches all of them.
+/// let queues = [pd.xrc_receive_queue(16, &xrc, &cq)?, pd.xrc_receive_queue(16, &xrc, &cq)?];
+/// let target = xrc.target(&QueuePairOptions::new(ServiceType::XrcTarget, &cq))?;
+/// assert_ne!(queues[0].number(), queues[1].number());
+/// assert_eq!(target.state(), State::Reset);
+/// # Ok(())
+/// # }
+/// ```
 #[doc(alias = "ibv_xrcd")]
 #[derive(Clone, Debug)]
 pub struct XrcDomain {
