@@ -29,6 +29,7 @@ mod explain;
 mod filter;
 mod generate;
 mod input;
+mod latencies;
 mod live_output;
 mod packet_line;
 mod perf;

@@ -6,10 +6,9 @@
 use std::time::{Duration, Instant};
 
 use ferroce::{
-    AccessFlags, AckTimeout, AddressVector, AttributeMask, CompletionChannel, CompletionQueue,
-    Context, Data, Device, Local, MemoryRegion, Operation, Options, Psn, Qpn, QueuePair,
-    QueuePairAttributes, QueuePairOptions, RnrRetry, RnrTimer, SendRequest, ServiceType,
-    SocketOptions, State, Status, WorkId, rule,
+    AccessFlags, AckTimeout, AddressVector, CompletionChannel, CompletionQueue, Context, Data,
+    Device, Local, MemoryRegion, Operation, Options, Psn, Qpn, QueuePair, QueuePairAttributes,
+    QueuePairOptions, RnrRetry, RnrTimer, SendRequest, ServiceType, SocketOptions, Status, WorkId,
 };
 use ferroce_trace::render::units;
 
@@ -137,15 +136,7 @@ impl End {
             rnr_retry: Some(RnrRetry(7)),
             ..QueuePairAttributes::default()
         };
-        let states = [State::Reset, State::Init, State::ReadyToReceive, State::ReadyToSend];
-        for step in states.windows(2) {
-            let mut change = QueuePairAttributes { state: Some(step[1]), ..all };
-            if let Some(rule) = rule(ServiceType::ReliableConnection, step[0], step[1]) {
-                change.clear(change.attributes() - rule.required - AttributeMask::STATE);
-            }
-            self.queue_pair.modify(&change)?;
-        }
-        Ok(())
+        Ok(self.queue_pair.bring_up(&all)?)
     }
 
     fn complete(&self, name: &str, operation: Operation, offset: usize) -> Result<(), Failure> {

@@ -1,11 +1,11 @@
 //! One end of a measured connection: a QP with its memory, or an XRC initiator and target with an SRQ.
 
 use ferroce::{
-    AccessFlags, AckTimeout, AddressHandle, AddressVector, AttributeMask, Capabilities,
-    CompletionQueue, Context, Data, Gid, Immediate, MemoryRegion, Operation as Verb,
-    ProtectionDomain, Psn, QKey, Qpn, QueuePair, QueuePairAttributes, QueuePairOptions, RKey,
-    ReceiveRequest, RemoteAddress, RnrRetry, RnrTimer, SendRequest, ServiceType,
-    SharedReceiveQueue, State, UdSendRequest, VirtualAddress, WorkId, XrcDomain, clock, rule,
+    AccessFlags, AckTimeout, AddressHandle, AddressVector, Capabilities, CompletionQueue, Context,
+    Data, Gid, Immediate, MemoryRegion, Operation as Verb, ProtectionDomain, Psn, QKey, Qpn,
+    QueuePair, QueuePairAttributes, QueuePairOptions, RKey, ReceiveRequest, RemoteAddress,
+    RnrRetry, RnrTimer, SendRequest, ServiceType, SharedReceiveQueue, UdSendRequest,
+    VirtualAddress, WorkId, XrcDomain, clock,
 };
 use serde::{Deserialize, Serialize};
 
@@ -283,13 +283,5 @@ fn bring_up(
         rnr_retry: Some(RnrRetry::FOR_EVER),
         ..QueuePairAttributes::default()
     };
-    let states = [State::Reset, State::Init, State::ReadyToReceive, State::ReadyToSend];
-    for step in states.windows(2) {
-        let mut change = QueuePairAttributes { state: Some(step[1]), ..all };
-        if let Some(rule) = rule(qp.service(), step[0], step[1]) {
-            change.clear(change.attributes() - rule.required - AttributeMask::STATE);
-        }
-        qp.modify(&change)?;
-    }
-    Ok(())
+    Ok(qp.bring_up(&all)?)
 }

@@ -6,9 +6,9 @@ use ferroce::clock;
 
 use super::args::Operation;
 use super::control::Mail;
-use super::tally::Latencies;
 use super::test::Amount;
 use super::worker::{Run, Side};
+use crate::latencies::Latencies;
 use crate::session::failure::Failure;
 
 /// Without an answer, a message of an unreliable service is sent again after this time.

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use super::args::{Atomic, Measure, Operation, Transport};
 use super::session::Measured;
-use super::tally::{Latency, Tally};
+use super::tally::Tally;
 use super::test::{Amount, Test};
+use crate::latencies::Latency;
 
 /// How packets reached the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -15,7 +15,8 @@ use super::fault::{Fault, check};
 use super::job::{Job, Traits};
 use super::node::Node;
 use super::random::mixed;
-use super::tally::{Latencies, Tally};
+use super::tally::Tally;
+use crate::latencies::Latencies;
 
 pub(super) const TRAITS: Traits = Traits {
     count: ("round", "", 20),

@@ -13,7 +13,8 @@ use super::fault::{Fault, check};
 use super::job::{Job, Traits};
 use super::node::Node;
 use super::random::{Random, fill, mixed};
-use super::tally::{Latencies, Tally};
+use super::tally::Tally;
+use crate::latencies::Latencies;
 
 pub(super) const TRAITS: Traits = Traits {
     count: ("transfer", " per client and phase", 2000),

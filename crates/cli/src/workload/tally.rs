@@ -1,65 +1,9 @@
 //! What a rank measured, and the sum of all ranks.
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-/// Latencies in nanoseconds, with three significant digits.
-#[derive(Clone, Debug)]
-pub(super) struct Latencies(Histogram<u64>);
-
-impl Default for Latencies {
-    fn default() -> Self {
-        // Three digits are always allowed; the histogram grows as needed.
-        Self(Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are valid")))
-    }
-}
-
-impl Latencies {
-    pub(super) fn record(&mut self, nanoseconds: u64) {
-        // A histogram that grows as needed takes any value.
-        let _ = self.0.record(nanoseconds);
-    }
-
-    pub(super) fn summary(&self) -> Latency {
-        let of = |percentile| self.0.value_at_percentile(percentile);
-        Latency {
-            samples: self.0.len(),
-            min_ns: self.0.min(),
-            mean_ns: self.0.mean(),
-            p50_ns: of(50.0),
-            p90_ns: of(90.0),
-            p99_ns: of(99.0),
-            p99_9_ns: of(99.9),
-            max_ns: self.0.max(),
-        }
-    }
-
-    /// The recorded values with their counts, to send to another process.
-    fn counts(&self) -> Vec<(u64, u64)> {
-        let recorded = self.0.iter_recorded();
-        recorded.map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
-    }
-
-    fn add(&mut self, counts: &[(u64, u64)]) {
-        for (value, count) in counts {
-            let _ = self.0.record_n(*value, *count);
-        }
-    }
-}
-
-/// The distribution of latencies.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Latency {
-    pub(super) samples: u64,
-    pub(super) min_ns: u64,
-    pub(super) mean_ns: f64,
-    pub(super) p50_ns: u64,
-    pub(super) p90_ns: u64,
-    pub(super) p99_ns: u64,
-    pub(super) p99_9_ns: u64,
-    pub(super) max_ns: u64,
-}
+use crate::latencies::{Latencies, Latency};
 
 /// Figures of a workload by name, in the order in which they are shown. Names that end in `_us` are times in microseconds.
 pub(super) type Details = Vec<(String, Value)>;
@@ -142,7 +86,7 @@ impl Totals {
         let mut latencies = Latencies::default();
         let mut details = Details::new();
         for rank in ranks {
-            latencies.add(&rank.latencies);
+            latencies.add_counts(&rank.latencies);
             for (name, value) in &rank.details {
                 match details.iter_mut().find(|(known, _)| known == name) {
                     None => details.push((name.clone(), value.clone())),

@@ -109,9 +109,18 @@ impl QueuePair {
             rnr_retry: Some(RnrRetry::FOR_EVER),
             ..QueuePairAttributes::default()
         };
+        self.bring_up(&all)
+    }
+
+    /// Brings a QP from RESET to RTS. Each transition takes the attributes that it requires from `all`.
+    ///
+    /// # Errors
+    ///
+    /// When the QP is not in RESET, an attribute is missing or invalid, or there is no route to the peer.
+    pub fn bring_up(&self, all: &QueuePairAttributes) -> Result<(), ModifyError> {
         let states = [State::Reset, State::Init, State::ReadyToReceive, State::ReadyToSend];
         for step in states.windows(2) {
-            let mut change = QueuePairAttributes { state: Some(step[1]), ..all };
+            let mut change = QueuePairAttributes { state: Some(step[1]), ..*all };
             if let Some(rule) = rule(self.service(), step[0], step[1]) {
                 change.clear(change.attributes() - rule.required - AttributeMask::STATE);
             }
