@@ -95,8 +95,14 @@ pub(crate) struct RegionSlice<'a> {
 
 impl RegionSlice<'_> {
     /// Checks that the program has not unmapped any of it, as far as is known.
+    #[inline]
     pub(crate) fn check(&self) -> Result<(), Denied> {
-        self.access(|| Ok(()))
+        let region = self.region;
+        let is_watched = region.owner.is_none() && region.kind == Kind::Ordinary;
+        if is_watched && !region.watch.is_whole(self.address, self.length) {
+            return Err(Denied::Bounds);
+        }
+        Ok(())
     }
 
     /// Calls `act` for an ordinary region while no part of the slice can be unmapped.

@@ -154,6 +154,19 @@ impl Watch {
         done
     }
 
+    /// Whether these bytes overlap no hole now. An access has to look again: there may be one by then.
+    #[inline]
+    pub(crate) fn is_whole(&self, address: usize, length: usize) -> bool {
+        !self.has_holes.load(Ordering::SeqCst) || self.overlaps_no_hole(address, length)
+    }
+
+    #[cold]
+    fn overlaps_no_hole(&self, address: usize, length: usize) -> bool {
+        let _list = lock();
+        // SAFETY: under the lock.
+        !unsafe { &*self.holes.get() }.overlaps(address, address.saturating_add(length))
+    }
+
     /// Counts an access to a region with holes, unless it overlaps one.
     #[cold]
     fn enter_with_holes(&self, address: usize, length: usize) -> Option<()> {

@@ -73,6 +73,7 @@ impl<T> Owned<T> {
     }
 
     /// Takes the value if no thread owns it.
+    #[inline]
     pub fn try_own(&self) -> Option<Guard<'_, T>> {
         // Acquire: this thread sees what the last owner did.
         let free = self.word.compare_exchange(0, OWNED, Ordering::AcqRel, Ordering::Relaxed);
@@ -81,6 +82,7 @@ impl<T> Owned<T> {
 
     /// Takes the value, or leaves requests for its owner. `None`: the owner serves the requests, unless the value has
     /// failed.
+    #[inline]
     pub fn own_or_request(&self, requests: Requests) -> Option<Guard<'_, T>> {
         let mut word = 0;
         loop {
@@ -118,6 +120,7 @@ impl<'a, T> Guard<'a, T> {
     }
 
     /// Releases the value if there is no request; otherwise returns the requests with the guard.
+    #[inline]
     pub fn release(self) -> Result<(), (Self, Requests)> {
         let word = &self.owned.word;
         // Release: the next owner sees what this one did. Acquire: this one sees what was done before the requests.
@@ -141,6 +144,7 @@ impl<'a, T> Guard<'a, T> {
 
     /// Releases the value and returns the requests that were not served: another thread has to.
     #[must_use]
+    #[inline]
     pub fn give_up(self) -> Requests {
         let requests = Requests(self.owned.word.swap(0, Ordering::AcqRel) & !OWNED);
         std::mem::forget(self);

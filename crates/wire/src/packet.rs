@@ -122,6 +122,7 @@ impl ExtensionHeaders {
 
 impl<'a> Packet<'a> {
     /// Parses a complete packet, from the first byte of the BTH to the last byte of the ICRC.
+    #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         match Self::parse_captured(bytes, bytes.len()) {
             (Some(packet), None) => Ok(packet),

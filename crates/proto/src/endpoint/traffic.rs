@@ -46,6 +46,7 @@ impl<R: Copy> Endpoint<R> {
     }
 
     /// Posts a send request of a connected service.
+    #[inline]
     pub fn post_send(&mut self, mut request: SendRequest) -> Result<(), PostError> {
         self.permits_send()?;
         request.signaled |= self.settings.signal_all;
@@ -85,6 +86,7 @@ impl<R: Copy> Endpoint<R> {
 
     /// Handles a packet for this QP. Receive requests come from `receives`: its own RQ, an SRQ, or the SRQ that an
     /// XRC packet names, if it exists.
+    #[inline]
     pub fn handle_packet(
         &mut self,
         inbound: &InboundPacket<'_>,
@@ -196,6 +198,7 @@ impl<R: Copy> Endpoint<R> {
 
     /// The next packet to send. A request of RC or XRC is sent only if its cost fits into `budget`, and is subtracted
     /// from it; other packets are free.
+    #[inline]
     pub fn poll_transmit(
         &mut self,
         now: Instant,

@@ -200,6 +200,7 @@ impl QueuePair {
     }
 
     /// Adds a request to the send queue.
+    #[inline]
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         if let Role::Target(_) = self.config.role {
             return Err(PostError::State);
@@ -242,6 +243,7 @@ impl QueuePair {
 
     /// Handles `packets` MIDDLE packets of one message as one: `packet` is the first of them, with the payload of all.
     /// Equivalent to [`QueuePair::handle_packet`] for each, of which only the last may request an ACK.
+    #[inline]
     pub fn handle_run(
         &mut self,
         now: Instant,
@@ -387,6 +389,7 @@ impl QueuePair {
     /// Executes local requests when they reach the head of the queue.
     ///
     /// A request is sent only if its cost fits into `budget`, and is subtracted from it. Responses are free.
+    #[inline]
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -556,6 +559,7 @@ impl QueuePair {
     }
 
     /// When to call [`QueuePair::handle_timeout`] and poll for packets, if nothing happens earlier.
+    #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let timers =
             [self.requester.poll_timeout(), self.responses_paced_until, self.keepalive.due()];

@@ -14,6 +14,8 @@ pub struct Consumer {
     /// The end of the records taken, and of those whose space was given back.
     head: AtomicU64,
     released: AtomicU64,
+    /// Where this end last looked whether the producer has to be woken.
+    looked: AtomicU64,
 }
 
 /// A record that was taken by [`Consumer::take_start`].
@@ -42,6 +44,7 @@ impl SharedBytes<'_> {
     }
 
     /// Whether there are none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -73,7 +76,12 @@ impl Consumer {
     /// Maps a ring that another process made.
     pub fn new(file: &RingFile) -> io::Result<Self> {
         let memory = file.map()?;
-        Ok(Self { memory, head: AtomicU64::new(0), released: AtomicU64::new(0) })
+        Ok(Self {
+            memory,
+            head: AtomicU64::new(0),
+            released: AtomicU64::new(0),
+            looked: AtomicU64::new(0),
+        })
     }
 
     /// Whether there are no records.
@@ -94,6 +102,7 @@ impl Consumer {
 
     /// As [`Consumer::take`], but of a record longer than `limit` only the first bytes are copied, `start` of them. The rest
     /// stays where it is until its space is given back.
+    #[inline]
     pub fn take_start(
         &self,
         out: &mut [u8],
@@ -173,7 +182,27 @@ impl Consumer {
         if self.released.swap(head, Ordering::Relaxed) == head {
             return false;
         }
+        self.looked.store(head, Ordering::Relaxed);
         self.memory.control().is_some_and(|control| control.release(head))
+    }
+
+    /// As [`Consumer::release`], but looks only once in a while whether the producer has to be woken, which costs more than the
+    /// rest. Only for records of up to half the ring: the producer waits for space only while more than that is unread, so
+    /// the look comes before all of it is read.
+    #[must_use]
+    #[inline]
+    pub fn release_some(&self) -> bool {
+        let head = self.head.load(Ordering::Relaxed);
+        if head - self.looked.load(Ordering::Relaxed) >= self.memory.size() as u64 / 4 {
+            return self.release();
+        }
+        if self.released.load(Ordering::Relaxed) != head {
+            self.released.store(head, Ordering::Relaxed);
+            if let Some(control) = self.memory.control() {
+                control.give_back(head);
+            }
+        }
+        false
     }
 
     /// Asks to be woken when there is a record. Returns false if there is one already.

@@ -35,12 +35,14 @@ pub(super) struct Control {
 /// For the producer.
 impl Control {
     /// Makes everything before `tail` visible. Returns whether the consumer has to be woken.
+    #[inline]
     pub(super) fn publish(&self, tail: u64) -> bool {
         self.tail.0.store(tail, Ordering::Release);
         fence(Ordering::SeqCst);
         is_set(&self.consumer_sleeps.0) && self.consumer_sleeps.0.swap(0, Ordering::AcqRel) != 0
     }
 
+    #[inline]
     pub(super) fn head(&self) -> u64 {
         self.head.0.load(Ordering::Acquire)
     }
@@ -74,6 +76,7 @@ impl Control {
 
 /// For the consumer.
 impl Control {
+    #[inline]
     pub(super) fn tail(&self) -> u64 {
         self.tail.0.load(Ordering::Acquire)
     }
@@ -83,6 +86,12 @@ impl Control {
         self.head.0.store(head, Ordering::Release);
         fence(Ordering::SeqCst);
         is_set(&self.producer_waits.0) && self.producer_waits.0.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// Gives everything before `head` back to a producer that need not be woken yet.
+    #[inline]
+    pub(super) fn give_back(&self, head: u64) {
+        self.head.0.store(head, Ordering::Release);
     }
 
     /// Whether no record is being prepared. The caller has read the clock before and reads [`Control::tail`] afterwards.

@@ -70,6 +70,8 @@ fn page() -> usize {
 #[derive(Debug)]
 pub(super) struct RingMemory {
     address: NonNull<u8>,
+    /// The bytes before the records, and those of the records.
+    control: usize,
     size: usize,
     /// The forks of this process before it was mapped: see [`RingMemory::is_lost`].
     forks: u32,
@@ -88,6 +90,7 @@ impl RingMemory {
         let address = unsafe { rustix::mm::mmap_anonymous(null_mut(), length, none, reserved) }?;
         let memory = Self {
             address: NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
+            control: page(),
             size,
             forks: device_fd::forks(),
         };
@@ -107,16 +110,19 @@ impl RingMemory {
         Ok(memory)
     }
 
+    #[inline]
     pub(super) fn size(&self) -> usize {
         self.size
     }
 
     /// Whether this process was forked from the one that has the mapping.
+    #[inline]
     pub(super) fn is_lost(&self) -> bool {
         self.forks != device_fd::forks()
     }
 
     /// The positions. `None` in a forked child.
+    #[inline]
     pub(super) fn control(&self) -> Option<&Control> {
         if self.is_lost() {
             return None;
@@ -126,8 +132,9 @@ impl RingMemory {
     }
 
     /// The address of a position. `size` bytes follow it.
+    #[inline]
     pub(super) fn at(&self, position: u64) -> *mut u8 {
-        let offset = page() + (position as usize & (self.size - 1));
+        let offset = self.control + (position as usize & (self.size - 1));
         // SAFETY: the records are mapped twice, so every masked position has a whole ring behind it.
         unsafe { self.address.as_ptr().add(offset) }
     }

@@ -23,6 +23,7 @@ impl Producer {
     }
 
     /// Space for a record of `length` bytes; `None` if the ring is too full. The record exists after [`Producer::commit`].
+    #[inline]
     pub fn room(&mut self, length: usize) -> Result<Option<&mut [u8]>, Broken> {
         if !self.has_room(length)? {
             return Ok(None);
@@ -37,6 +38,7 @@ impl Producer {
     }
 
     /// Whether there is space for a record of `length` bytes.
+    #[inline]
     pub fn has_room(&mut self, length: usize) -> Result<bool, Broken> {
         let size = self.memory.size() as u64;
         let needed = record_length(length) as u64;
@@ -54,6 +56,7 @@ impl Producer {
 
     /// Ends a record with the first `length` bytes of [`Producer::room`]. The consumer sees it after
     /// [`Producer::publish`].
+    #[inline]
     pub fn commit(&mut self, length: usize) {
         // SAFETY: inside the mapping: the header of the space that `room` returned.
         unsafe { self.memory.at(self.tail).cast::<u32>().write(length as u32) };
@@ -61,6 +64,7 @@ impl Producer {
     }
 
     /// The end of the records written so far.
+    #[inline]
     pub fn position(&self) -> u64 {
         self.tail
     }
@@ -71,12 +75,14 @@ impl Producer {
     }
 
     /// The bytes of records that were written and not published.
+    #[inline]
     pub fn unpublished(&self) -> usize {
         (self.tail - self.published) as usize
     }
 
     /// Shows the consumer the records written so far. Returns whether it has to be woken.
     #[must_use]
+    #[inline]
     pub fn publish(&mut self) -> bool {
         if self.published == self.tail {
             return false;

@@ -101,6 +101,33 @@ fn each_side_wakes_the_other_once() {
     assert_eq!(producer.has_room(1000), Ok(true));
 }
 
+/// Whatever sizes the records have, up to half a ring: a producer that waits is woken before all records are read.
+#[test]
+fn a_consumer_that_looks_once_in_a_while_wakes_the_producer() {
+    let (mut producer, consumer) = ring(4096);
+    let mut out = [0; 4096];
+    let (mut waits, mut woken) = (0, 0);
+    for length in (0..100_000).map(|index: usize| index.wrapping_mul(2_654_435_761) % 2000) {
+        while producer.room(length).unwrap().is_none() {
+            let _ = producer.publish();
+            if producer.wait_for_room(length) == Ok(true) {
+                continue;
+            }
+            waits += 1;
+            while producer.awaits_room() {
+                assert!(consumer.take(&mut out).unwrap().is_some(), "the wakeup is lost");
+                woken += usize::from(consumer.release_some());
+            }
+        }
+        producer.commit(length);
+        let _ = producer.publish();
+    }
+    assert_eq!(waits, woken);
+    while consumer.take(&mut out).unwrap().is_some() {}
+    assert!(!consumer.release_some());
+    assert!(!producer.is_unread(producer.position()), "space is given back at once");
+}
+
 /// A mapping of the other process, which writes what it likes.
 fn scribbler(file: &RingFile) -> (memory::RingMemory, Consumer) {
     (file.map().unwrap(), Consumer::new(file).unwrap())

@@ -130,7 +130,11 @@ impl Adapter {
         let common = Common {
             memory: Arc::new(Registry::with_source(random::number)),
             events: Arc::new(Events::new()?),
-            counters: Arc::new(Counters::of(&device, port.state.is_active())),
+            counters: Arc::new(Counters::of(
+                &device,
+                port.state.is_active(),
+                options.shard_count(),
+            )),
             tap,
             objects: Arc::default(),
         };

@@ -14,6 +14,8 @@ use crate::device::Device;
 #[derive(Debug)]
 pub(crate) struct Counters {
     slot: Slot,
+    /// Several drivers count packets.
+    is_shared: bool,
 }
 
 macro_rules! counters {
@@ -62,8 +64,8 @@ macro_rules! counters {
 ferroce_stat::device_counters!(counters);
 
 impl Counters {
-    /// Publishes a device.
-    pub(crate) fn of(device: &Device, active: bool) -> Self {
+    /// Publishes a device with this number of shards.
+    pub(crate) fn of(device: &Device, active: bool, shards: usize) -> Self {
         let slot = Page::of_process().add(Kind::Device, |slot| {
             slot.set_text(layout::Device::Name as usize, 4, device.name());
             let gid = device.gids().first().map(|entry| entry.gid.0).unwrap_or_default();
@@ -72,7 +74,7 @@ impl Counters {
             let mtu = device.mtu().ok().and_then(|mtu| mtu.bytes()).unwrap_or(0);
             slot.set(layout::Device::Mtu as usize, mtu as u64);
         });
-        Self { slot }
+        Self { slot, is_shared: shards > 1 }
     }
 
     /// Publishes the state of the port.
@@ -109,7 +111,59 @@ impl Statistics {
     }
 }
 
+/// Packets and their bytes, which are counted together: atomic additions are expensive.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traffic {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+}
+
+impl Traffic {
+    pub(super) fn add(&mut self, packets: u32, bytes: usize) {
+        self.packets += u64::from(packets);
+        self.bytes += bytes as u64;
+    }
+}
+
 impl Counters {
+    /// Counts received packets. For the owner of the driver.
+    pub(super) fn received(&self, traffic: Traffic) {
+        self.add_traffic([self.packets_in(), self.bytes_in()], traffic);
+    }
+
+    /// Counts packets sent. For the owner of the driver.
+    pub(super) fn sent(&self, traffic: Traffic) {
+        self.add_traffic([self.packets_out(), self.bytes_out()], traffic);
+    }
+
+    /// Counts packets received through a ring. For the owner of the driver.
+    pub(super) fn received_locally(&self, traffic: Traffic) {
+        self.received(traffic);
+        self.add_owned(self.local_packets_in(), traffic.packets);
+    }
+
+    /// Counts packets sent through a ring. For the owner of the driver.
+    pub(super) fn sent_locally(&self, traffic: Traffic) {
+        self.sent(traffic);
+        self.add_owned(self.local_packets_out(), traffic.packets);
+    }
+
+    fn add_traffic(&self, [packets, bytes]: [&AtomicU64; 2], traffic: Traffic) {
+        self.add_owned(packets, traffic.packets);
+        self.add_owned(bytes, traffic.bytes);
+    }
+
+    /// Adds to a counter that only drivers change. With one driver, whose owner is one thread at a time, the addition need not
+    /// be atomic.
+    #[inline]
+    fn add_owned(&self, counter: &AtomicU64, more: u64) {
+        if self.is_shared {
+            counter.fetch_add(more, Ordering::Relaxed);
+        } else {
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        }
+    }
+
     /// The bytes received and sent.
     pub(super) fn bytes(&self) -> u64 {
         let [received, sent] = [self.bytes_in(), self.bytes_out()];
@@ -167,7 +221,7 @@ mod tests {
         let counted =
             proto::Counters { retrans_pkts: 7, rp_cnp_handled: 9, ..proto::Counters::default() };
         let device = Device::named("lo").unwrap();
-        let counters = Counters::of(&device, true);
+        let counters = Counters::of(&device, true, 1);
         counters.add(&counted);
         counters.add(&counted);
         let read = counters.read();

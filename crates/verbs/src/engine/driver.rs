@@ -102,6 +102,7 @@ impl Driver {
     pub(super) fn forget(&mut self, adapter: &Adapter, core: &Arc<Core>) {
         let mut inner = lock(&core.inner);
         inner.destroyed = true;
+        self.rings.forget(core);
         self.tx.discard(adapter, core.number);
         let Self { flow, schedule, .. } = self;
         flow.remove(core, &mut inner.flow, &mut |core| schedule.push(core));
@@ -114,13 +115,14 @@ impl Driver {
     fn pass(&mut self, adapter: &Adapter, links: Links, defer: bool) -> bool {
         self.schedule.release_owed();
         self.rx.completed = false;
+        self.rx.now = None;
         let mut received = self.receive_all(adapter, links);
         self.rx.received = received;
         adapter.retry_forwarding();
         if links == Links::All {
             adapter.rx_passes.fetch_add(1, Ordering::Release);
         }
-        let mut now = now();
+        let mut now = self.rx.now.unwrap_or_else(now);
         if self.next_timer().is_some_and(|time| time <= now) {
             // We may be late ourselves: the response may already be in the socket buffer.
             self.receive_forwarded(adapter);
@@ -319,8 +321,15 @@ impl Adapter {
 
     /// Queues a QP for transmission and drives the device, unless another thread does.
     pub(crate) fn kick(&self, core: &Arc<Core>) {
-        self.posted.push(core);
-        self.drive();
+        // Usually the device is free, and the list that other threads use is not needed.
+        if let Some(guard) = self.driver.try_own() {
+            let mut pass = Pass::new(self, guard);
+            pass.schedule.push(Arc::clone(core));
+            self.transmit(pass);
+        } else {
+            self.posted.push(core);
+            self.drive();
+        }
     }
 
     /// Queues a QP for the next pass, by whichever thread. For requests that need not be sent at once.
@@ -332,8 +341,13 @@ impl Adapter {
     ///
     /// It never receives: the caller may hold locks that the handler of a packet takes.
     pub(crate) fn drive(&self) {
-        let Some(guard) = self.driver.own_or_request(TX) else { return };
-        let mut pass = Pass::new(self, guard);
+        if let Some(guard) = self.driver.own_or_request(TX) {
+            self.transmit(Pass::new(self, guard));
+        }
+    }
+
+    /// Transmits everything that is queued, for a thread that posts.
+    fn transmit(&self, mut pass: Pass<'_>) {
         pass.called();
         let mut left = Requests::NONE;
         for _ in 0..2 {

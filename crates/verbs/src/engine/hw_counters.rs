@@ -38,16 +38,22 @@ impl HwCounters {
         folder.is_dir().then(|| Self { folder, added: Statistics::default(), due: 0 })
     }
 
-    /// Adds new counts if an update is due. Returns when to call again if some are left.
-    pub(crate) fn publish(&mut self, counted: &Statistics, now: u64) -> Option<u64> {
+    /// Adds new counts if an update is due. Returns when to call again if there may be more by then.
+    pub(crate) fn publish(&mut self, count: impl FnOnce() -> Statistics, now: u64) -> Option<u64> {
+        if now < self.due {
+            return Some(self.due);
+        }
+        self.due = now + LIFESPAN;
+        self.update(&count()).then_some(self.due)
+    }
+
+    /// Adds new counts. Returns whether some are left.
+    fn update(&mut self, counted: &Statistics) -> bool {
         if self.is_current(counted) {
-            return None;
+            return false;
         }
-        if now >= self.due {
-            self.add(counted);
-            self.due = now + LIFESPAN;
-        }
-        (!self.is_current(counted)).then_some(self.due)
+        self.add(counted);
+        !self.is_current(counted)
     }
 
     /// Adds the final counts.
@@ -139,16 +145,17 @@ mod tests {
         let view = View::new("sum");
         let (mut one, mut other) = (view.open(), view.open());
         let mut counted = Statistics { duplicate_request: 9, ..Statistics::default() };
-        assert_eq!(one.publish(&counted, 100), None);
-        assert_eq!(other.publish(&counted, 100), None);
+        assert_eq!(one.publish(|| counted, 100), None);
+        assert_eq!(other.publish(|| counted, 100), None);
         assert_eq!(view.read("duplicate_request"), "18\n");
         assert_eq!(view.read("rp_cnp_handled"), "0\n");
         // Updates are rate-limited, and counts are not added twice.
         counted.duplicate_request += 90;
-        assert_eq!(one.publish(&counted, 200), Some(100 + LIFESPAN));
+        assert_eq!(one.publish(|| counted, 200), Some(100 + LIFESPAN));
         assert_eq!(view.read("duplicate_request"), "18\n");
-        assert_eq!(one.publish(&counted, 100 + LIFESPAN), None);
-        assert_eq!(one.publish(&counted, 300 + LIFESPAN), None);
+        assert_eq!(one.publish(|| counted, 100 + LIFESPAN), None);
+        assert_eq!(one.publish(|| counted, 300 + LIFESPAN), Some(100 + 2 * LIFESPAN));
+        assert_eq!(one.publish(|| counted, 100 + 2 * LIFESPAN), None, "nothing is new");
         assert_eq!(view.read("duplicate_request"), "108\n");
         counted.rp_cnp_handled = 1;
         one.finish(&counted);
@@ -162,9 +169,9 @@ mod tests {
         let counted = Statistics { np_cnp_sent: 3, ..Statistics::default() };
         let file = File::open(view.folder().join("np_cnp_sent")).unwrap();
         assert!(file_lock::try_lock_exclusive(&file).unwrap());
-        assert_eq!(counters.publish(&counted, 100), Some(100 + LIFESPAN));
+        assert_eq!(counters.publish(|| counted, 100), Some(100 + LIFESPAN));
         drop(file);
-        assert_eq!(counters.publish(&counted, 100 + LIFESPAN), None);
+        assert_eq!(counters.publish(|| counted, 100 + LIFESPAN), None);
         assert_eq!(view.read("np_cnp_sent"), "3\n");
     }
 
@@ -175,6 +182,6 @@ mod tests {
         let mut counters = view.open();
         fs::remove_dir_all(&view.0).unwrap();
         let counted = Statistics { np_cnp_sent: 3, ..Statistics::default() };
-        assert_eq!(counters.publish(&counted, 100), None);
+        assert_eq!(counters.publish(|| counted, 100), None);
     }
 }

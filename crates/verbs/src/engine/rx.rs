@@ -17,10 +17,11 @@ use ferroce_wire::icrc::hidden::{
     Identification, IdentificationHistory, Plausibility, observe_flow,
 };
 use ferroce_wire::number::{PKey, Qpn};
+use ferroce_wire::opcode::{OpcodeInfo, Operation};
 use ferroce_wire::packet::Packet;
 
 use super::adapter::{Adapter, now};
-use super::counters::{count, count_error};
+use super::counters::{Traffic, count, count_error};
 use super::driver::Driver;
 use super::link::Link;
 use super::local_flow;
@@ -84,6 +85,8 @@ pub(super) struct Rx {
     pub(super) received: bool,
     /// A socket may have more packets than were received.
     pub(super) more: bool,
+    /// The time of the last packets, if there were few: not much later than now.
+    pub(super) now: Option<Instant>,
     /// Completions were published since this was last reset.
     pub(super) completed: bool,
     /// A socket is gone.
@@ -101,6 +104,7 @@ impl Rx {
             failing: faults.map(FaultInjector::new),
             received: false,
             more: false,
+            now: None,
             completed: false,
             broken: false,
         }
@@ -196,6 +200,7 @@ impl Driver {
         let now = now();
         // Taken out while the packets in it change the rest of the state.
         let Some(batch) = self.rx.batch.take() else { return };
+        self.rx.now = (batch.len() == 1).then_some(now);
         for message in batch.messages() {
             self.datagram(adapter, &message, local, now);
         }
@@ -263,15 +268,17 @@ impl Driver {
             }
             let core = adapter.tables.queue_pair(number);
             let mut locked = core.as_ref().map(|core| lock(&core.inner));
+            let mut traffic = Traffic::default();
             for (index, bytes) in run {
                 let admitted = adapter.admit(bytes, &headers, info, index);
                 let Some((packet, identification)) = admitted else { continue };
+                traffic.add(1, bytes.len());
                 if !history.as_mut().is_none_or(|history| history.accepts(identification, now)) {
                     adapter.drop_corrupted(bytes, &headers, info, index);
                     continue;
                 }
                 let received = ReceivedPacket {
-                    packet,
+                    packet: &packet,
                     packets: 1,
                     bytes,
                     headers,
@@ -297,6 +304,7 @@ impl Driver {
                     _ => count(adapter.counters.no_queue_pair()),
                 }
             }
+            adapter.counters.received(traffic);
             if let (Some(core), Some(inner)) = (&core, &mut locked) {
                 self.received(adapter, core, inner, now);
             }
@@ -354,28 +362,21 @@ impl Adapter {
             self.drop_corrupted(bytes, headers, info, index);
             return None;
         };
-        Some((self.admit_form(packet, bytes.len(), 1)?, identification))
+        self.admits_form(&packet).then_some((packet, identification))
     }
 
-    /// Checks the opcode and partition of a packet or of a run, and counts it.
-    pub(super) fn admit_form<'a>(
-        &self,
-        packet: Packet<'a>,
-        length: usize,
-        packets: u32,
-    ) -> Option<Packet<'a>> {
+    /// Checks the opcode and partition of a packet or of a run.
+    pub(super) fn admits_form(&self, packet: &Packet<'_>) -> bool {
         if packet.bth.version != 0 || packet.bth.opcode.info().is_none() {
             count(self.counters.malformed());
-            return None;
+            return false;
         }
         let PKey(partition) = packet.bth.partition;
         if partition & 0x7fff != DEFAULT_PARTITION {
             count(self.counters.bad_partition());
-            return None;
+            return false;
         }
-        self.counters.packets_in().fetch_add(packets.into(), Ordering::Relaxed);
-        self.counters.bytes_in().fetch_add(length as u64, Ordering::Relaxed);
-        Some(packet)
+        true
     }
 
     /// Counts a packet with a wrong ICRC, and captures it: the sender's record shows what it was before.
@@ -449,10 +450,10 @@ impl Adapter {
             }
         }
         inner.heard = Some(received.now);
-        inner.stats.received(&received.packet, received.packets);
+        inner.stats.received(received.packet, received.packets);
         let info = endpoint::InboundPacket {
             time: received.now,
-            packet: &received.packet,
+            packet: received.packet,
             packets: received.packets,
             marked: received.info.ecn() == CONGESTION_EXPERIENCED,
             envelope: &envelope,
@@ -464,14 +465,22 @@ impl Adapter {
             inner.endpoint.handle_packet(&info, queue.as_deref_mut(), memory);
             return;
         }
-        let mut queue = lock(&core.receives.queue);
-        inner.endpoint.handle_packet(&info, Some(&mut queue), memory);
+        let reliable = inner.endpoint.settings().service == ServiceType::ReliableConnection;
+        let takes_receive = received.packet.bth.opcode.info().is_some_and(takes_receive);
+        // The lock is spared where no receive request can be taken.
+        let mut queue = (!reliable || takes_receive).then(|| lock(&core.receives.queue));
+        inner.endpoint.handle_packet(&info, queue.as_deref_mut(), memory);
     }
+}
+
+/// Whether a packet with this opcode may take a receive request (IBA 9.7.4.1.4).
+fn takes_receive(info: &OpcodeInfo) -> bool {
+    info.operation == Operation::Send || info.immediate
 }
 
 /// A received packet and its metadata.
 pub(crate) struct ReceivedPacket<'a> {
-    pub(crate) packet: Packet<'a>,
+    pub(crate) packet: &'a Packet<'a>,
     /// How many it is: one, unless it is a run of a ring.
     pub(crate) packets: u32,
     pub(crate) bytes: &'a [u8],

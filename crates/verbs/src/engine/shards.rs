@@ -40,14 +40,16 @@ struct Shard {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The number of shards that the options ask for.
-fn count(options: &Options) -> usize {
-    usize::from(options.shards.unwrap_or(1).clamp(1, MAX_SHARDS))
+impl Options {
+    /// The number of shards.
+    pub(super) fn shard_count(&self) -> usize {
+        usize::from(self.shards.unwrap_or(1).clamp(1, MAX_SHARDS))
+    }
 }
 
 impl Handle {
     pub(super) fn start(adapter: Arc<Adapter>) -> Result<Arc<Self>, OpenError> {
-        let more = (1..count(&adapter.options)).map(|_| OnceLock::new()).collect();
+        let more = (1..adapter.options.shard_count()).map(|_| OnceLock::new()).collect();
         let first = Shard::start(adapter)?;
         let process = std::process::id();
         let handle = Arc::new(Self { first, more, next: AtomicUsize::new(0), process });
@@ -179,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_number_of_shards_is_bounded() {
-        let with = |shards| count(&Options { shards, ..Options::default() });
+        let with = |shards| Options { shards, ..Options::default() }.shard_count();
         assert_eq!((with(None), with(Some(0)), with(Some(3))), (1, 1, 3));
         assert_eq!(with(Some(200)), usize::from(MAX_SHARDS));
     }

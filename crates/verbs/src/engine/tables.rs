@@ -42,6 +42,8 @@ pub(crate) struct Tables {
     /// The slot in the top bits of this process's QPNs.
     slot: u8,
     queue_pairs: Table<Core>,
+    /// Changes when a QPN is released.
+    version: AtomicU32,
     numbers: Mutex<Numbers>,
     objects: Arc<Objects>,
 }
@@ -56,7 +58,13 @@ pub(super) struct Objects {
 
 impl Tables {
     pub(super) fn new(slot: u8, objects: Arc<Objects>) -> Self {
-        Self { slot, queue_pairs: Table::default(), numbers: Mutex::default(), objects }
+        Self {
+            slot,
+            queue_pairs: Table::default(),
+            version: AtomicU32::new(0),
+            numbers: Mutex::default(),
+            objects,
+        }
     }
 
     pub(super) fn objects(&self) -> &Arc<Objects> {
@@ -97,6 +105,12 @@ impl Tables {
     /// Releases the QPN of a destroyed QP.
     pub(crate) fn remove_queue_pair(&self, number: Qpn) {
         remove(&self.queue_pairs, number);
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// As long as this is the same, every QP that was found before still has its number.
+    pub(super) fn version(&self) -> u32 {
+        self.version.load(Ordering::Acquire)
     }
 
     pub(crate) fn queue_pair(&self, number: Qpn) -> Option<Arc<Core>> {

@@ -144,7 +144,7 @@ pub(crate) fn run(adapter: &Adapter) {
             deadline = deadline.min(led_until);
         }
         if let Some(hw_counters) = &mut hw_counters {
-            let due = hw_counters.publish(&adapter.counters.read(), now);
+            let due = hw_counters.publish(|| adapter.counters.read(), now);
             deadline = deadline.min(due.unwrap_or(NEVER));
         }
         // A thread that polls or owns the device runs the QP timers. Waking for them as well would compete with it, and
@@ -169,7 +169,7 @@ pub(crate) fn run(adapter: &Adapter) {
         while mode == Mode::Watching
             && !polled
             && waited.as_ref().is_ok_and(|&ready| ready == 0)
-            && !adapter.rings.has_packets()
+            && !adapter.rings.look_for_packets()
             && spin.wait(clock::now()).is_some_and(|until| until < deadline)
         {
             waited = poller.wait(Some(0));

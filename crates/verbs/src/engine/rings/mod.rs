@@ -21,6 +21,7 @@ use ferroce_sys::{Change, Hub, Incoming, Outgoing, RxInfo, forward_header};
 use ferroce_wire::number::Qpn;
 
 use super::adapter::{Adapter, now};
+use super::counters::Traffic;
 use super::driver::Driver;
 use super::flow::Receiver;
 use super::link::Route;
@@ -31,6 +32,9 @@ use crate::sync::lock;
 
 /// The bytes of a ring: enough that both sides rarely wait for each other, and little enough for their caches.
 const RING_SIZE: usize = 1 << 20;
+
+/// How often a thread that spins looks at the rings between two looks at the sockets.
+const LOOKS: usize = 32;
 
 /// Bytes before the packet in a record.
 const INFO: usize = forward_header::LENGTH;
@@ -83,17 +87,35 @@ impl RingRoute {
 /// The part that only the thread that makes a pass uses.
 #[derive(Debug)]
 pub(super) struct RingState {
-    incoming: Arc<[Arc<Incoming>]>,
+    incoming: Vec<Arc<Incoming>>,
     version: u32,
+    /// The QP of the last packet, and the version of the table that it was found in: the next is often for the same.
+    last_core: Option<(u32, Arc<Core>)>,
     /// A record, copied out of its ring.
     record: Box<[u8]>,
     /// The last metadata, as it was in the ring and parsed: the next is often the same.
     last: Option<([u8; INFO], RxInfo)>,
+    /// What the QP in hand has received.
+    traffic: Traffic,
 }
 
 impl RingState {
     pub(super) fn new() -> Self {
-        Self { incoming: Arc::new([]), version: 0, record: vec![0; MAX_RECORD].into(), last: None }
+        Self {
+            incoming: Vec::new(),
+            version: 0,
+            last_core: None,
+            record: vec![0; MAX_RECORD].into(),
+            last: None,
+            traffic: Traffic::default(),
+        }
+    }
+}
+
+impl RingState {
+    /// Releases a destroyed QP.
+    pub(super) fn forget(&mut self, core: &Arc<Core>) {
+        self.last_core.take_if(|(_, last)| Arc::ptr_eq(last, core));
     }
 }
 
@@ -127,6 +149,14 @@ impl Rings {
     /// Whether there are packets to receive.
     pub(super) fn has_packets(&self) -> bool {
         self.hub.is_some() && lock(&self.incoming).iter().any(|ring| !ring.consumer.is_empty())
+    }
+
+    /// Looks several times whether there are packets, in about the time of one system call.
+    pub(super) fn look_for_packets(&self) -> bool {
+        (0..LOOKS).any(|_| {
+            std::hint::spin_loop();
+            self.has_packets()
+        })
     }
 
     /// Announces that a thread will wait for the bells, which are readable if there are packets already.

@@ -27,12 +27,15 @@ const MAX_BURST: usize = 64;
 const MAX_BURST_BYTES: usize = 256 << 10;
 const RELEASE: usize = 32 << 10;
 
+/// So few records are handled in less time than a timer needs to be exact.
+const FEW: usize = 4;
+
 impl RingState {
     /// Looks up the rings to receive from.
     fn refresh(&mut self, adapter: &Adapter) {
         let version = adapter.rings.version.load(Ordering::Acquire);
         if version != self.version {
-            self.incoming = Arc::clone(&lock(&adapter.rings.incoming));
+            self.incoming = lock(&adapter.rings.incoming).to_vec();
             self.version = version;
         }
     }
@@ -90,16 +93,17 @@ impl Driver {
     /// Receives a burst from each ring that has packets. Returns whether one had.
     fn receive_bursts(&mut self, adapter: &Adapter) -> bool {
         let mut some = false;
-        for index in 0..self.rings.incoming.len() {
-            if self.rings.incoming[index].consumer.is_empty() {
-                if self.rings.incoming[index].has_ended() {
+        // Taken out while the packets in the rings change the rest of the state.
+        let incoming = std::mem::take(&mut self.rings.incoming);
+        for ring in &incoming {
+            if ring.consumer.is_empty() {
+                if ring.has_ended() {
                     adapter.rings.change(|list| list.retain(|ring| !ring.has_ended()));
                 }
                 continue;
             }
             some = true;
-            let ring = Arc::clone(&self.rings.incoming[index]);
-            if self.receive_from(adapter, &ring) == Err(Broken) {
+            if self.receive_from(adapter, ring) == Err(Broken) {
                 tracing::debug!("a process on this host has written nonsense");
                 count(adapter.counters.malformed());
                 if let Some(hub) = adapter.rings.hub() {
@@ -109,6 +113,7 @@ impl Driver {
             }
             self.rx.more |= !ring.consumer.is_empty();
         }
+        self.rings.incoming = incoming;
         some
     }
 
@@ -121,7 +126,11 @@ impl Driver {
         while let Some(mut record) = next {
             let number = destination(self.rings.record.get(INFO..).unwrap_or_default());
             let number = number.unwrap_or(Qpn(0));
-            let core = adapter.tables.queue_pair(number).filter(|_| number.0 >= 3);
+            let version = adapter.tables.version();
+            let last = self.rings.last_core.take();
+            let last = last.filter(|(seen, core)| *seen == version && core.number == number);
+            let found = || adapter.tables.queue_pair(number).filter(|_| number.0 >= 3);
+            let core = last.map(|(_, core)| core).or_else(found);
             let mut locked = core.as_ref().map(|core| lock(&core.inner));
             loop {
                 match (&core, &mut locked) {
@@ -140,7 +149,7 @@ impl Driver {
                 (bytes, kept) = (bytes + record.length, kept + record.length);
                 if kept >= RELEASE {
                     kept = 0;
-                    if ring.consumer.release() {
+                    if ring.consumer.release_some() {
                         ring.wake();
                     }
                 }
@@ -159,10 +168,14 @@ impl Driver {
                 }
             }
             if let (Some(core), Some(inner)) = (&core, &mut locked) {
+                adapter.counters.received_locally(std::mem::take(&mut self.rings.traffic));
                 self.received(adapter, core, inner, now);
             }
+            drop(locked);
+            self.rings.last_core = core.map(|core| (version, core));
         }
-        if ring.consumer.release() {
+        self.rx.now = (taken <= FEW).then_some(now);
+        if ring.consumer.release_some() {
             ring.wake();
         }
         result
@@ -189,17 +202,18 @@ impl Driver {
         };
         let local = SocketAddr::new(info.destination, adapter.options.port);
         let headers = Headers { source: info.source, destination: local };
+        let traffic = &mut self.rings.traffic;
         let mut deliver = |bytes: &mut [u8], packets: u32| {
             if is_captured {
                 add_icrc(bytes, &headers);
             }
-            let Some(packet) = Packet::parse(bytes).ok() else {
-                return count(adapter.counters.malformed());
-            };
+            let parsed = Packet::parse(bytes);
+            let Ok(packet) = &parsed else { return count(adapter.counters.malformed()) };
             let length = bytes.len() + (packets as usize - 1) * run::OVERHEAD;
-            let Some(packet) = adapter.admit_form(packet, length, packets) else { return };
-            let counted = adapter.counters.local_packets_in();
-            counted.fetch_add(packets.into(), Ordering::Relaxed);
+            if !adapter.admits_form(packet) {
+                return;
+            }
+            traffic.add(packets, length);
             let identification = Identification::of_segment(0);
             let received = ReceivedPacket {
                 packet,

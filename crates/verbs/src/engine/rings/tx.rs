@@ -10,6 +10,7 @@ use ferroce_sys::ring::{Broken, Producer};
 use ferroce_wire::icrc::hidden::Identification;
 
 use super::super::adapter::Adapter;
+use super::super::counters::Traffic;
 use super::super::driver::Driver;
 use super::super::queue_pair::{Core, Inner};
 use super::super::tx::{DEFAULT_HOPS, TURN, TurnEnd};
@@ -31,9 +32,10 @@ impl Driver {
         route: &mut RingRoute,
         now: Instant,
     ) -> (usize, TurnEnd) {
-        let to = Arc::clone(&route.to);
+        let to = &route.to;
         let mut producer = lock(&to.ring.producer);
         let mut packets = 0;
+        let mut traffic = Traffic::default();
         let mut end = TurnEnd::Over;
         // A capture that begins during the turn gets whole packets from the next one on.
         let tap = adapter.tap();
@@ -42,21 +44,28 @@ impl Driver {
         inner.endpoint.set_max_run(max_run as u32);
         while packets < TURN {
             match write_packet(adapter, core, inner, route, &mut producer, now, tap) {
-                Written::Packets(count) => packets += count,
+                Written::Packets { count, bytes } => {
+                    packets += count as usize;
+                    traffic.add(count, bytes);
+                }
+                Written::Dropped => packets += 1,
                 Written::Nothing => {
                     end = TurnEnd::Done;
                     break;
                 }
                 Written::Full => {
                     to.show(&mut producer);
-                    end = wait_for_ring(adapter, core, &to, &mut producer);
+                    end = wait_for_ring(adapter, core, to, &mut producer);
                     break;
                 }
             }
         }
         to.show(&mut producer);
+        adapter.counters.sent_locally(traffic);
+        let position = producer.position();
+        drop(producer);
         if packets > 0 {
-            route.sent = producer.position();
+            route.sent = position;
         }
         (packets, end)
     }
@@ -100,8 +109,10 @@ fn wait_for_ring(
 }
 
 enum Written {
-    /// This many packets, which may be a run.
-    Packets(usize),
+    /// A packet, or a run of them.
+    Packets { count: u32, bytes: usize },
+    /// A packet that has nowhere to go.
+    Dropped,
     /// The QP has nothing to send.
     Nothing,
     /// The ring is full.
@@ -149,17 +160,17 @@ fn write_packet(
         if bth.opcode.info().is_some_and(|info| info.request) {
             inner.endpoint.handle_link_down(now);
         }
-        return Written::Packets(1);
+        return Written::Dropped;
     }
     let Some((info, room)) = room.split_first_chunk_mut::<INFO>() else { return Written::Full };
     *info = route.info;
     let length = match outgoing.transmit.encode(&memory, room) {
         Ok(length) => length,
-        Err(EncodeError::Duplicate(_)) => return Written::Packets(1),
+        Err(EncodeError::Duplicate(_)) => return Written::Dropped,
         Err(error) => {
             let local = matches!(error, EncodeError::Local(_));
             inner.endpoint.handle_denied(bth.psn, local);
-            return Written::Packets(1);
+            return Written::Dropped;
         }
     };
     let whole = length + ICRC;
@@ -186,13 +197,8 @@ fn write_packet(
     producer.commit(INFO + whole);
     let packets = run::packets(&bth, payload, inner.endpoint.path_mtu());
     inner.stats.sent(&bth, aeth, payload, packets);
-    let counters = &adapter.counters;
-    let bytes = whole + (packets as usize - 1) * run::OVERHEAD;
-    counters.packets_out().fetch_add(packets.into(), Ordering::Relaxed);
-    counters.local_packets_out().fetch_add(packets.into(), Ordering::Relaxed);
-    counters.bytes_out().fetch_add(bytes as u64, Ordering::Relaxed);
     if producer.unpublished() >= PUBLISH {
         route.to.show(producer);
     }
-    Written::Packets(packets as usize)
+    Written::Packets { count: packets, bytes: whole + (packets as usize - 1) * run::OVERHEAD }
 }
