@@ -149,7 +149,8 @@ impl Case for Pair {
         let ends = perftest::calibrated(
             || self.once(peer),
             |ends| match ends {
-                Ok(ends) => format!("{}{}", ends.ours, ends.theirs.stdout),
+                // perftest writes about its clock to standard error.
+                Ok(ends) => format!("{}{}{}", ends.ours, ends.theirs.stdout, ends.theirs.stderr),
                 Err(_) => String::new(),
             },
         )?;
@@ -157,6 +158,7 @@ impl Case for Pair {
             return Err(ends.to_string());
         }
         self.judge(&ends.ours, &ends.theirs.stdout)
+            .map_err(|wrong| format!("{wrong}\ntheir errors: {}", ends.theirs.stderr))
     }
 
     fn expects(&self, anomaly: &str) -> bool {

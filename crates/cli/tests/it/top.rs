@@ -82,8 +82,9 @@ impl Drop for Tmux {
 fn the_screen_follows_processes_and_is_restored() {
     let server = server();
     let pid = server.child.id();
-    let command =
-        format!("sh -c '{FERROCE} top --interval 50ms --pid {pid}; echo status=$?; stty -a; cat'");
+    // The status comes last: the screen may be looked at while the rest is being written.
+    let top = format!("{FERROCE} top --interval 50ms --pid {pid}");
+    let command = format!("sh -c '{top}; status=$?; stty -a; echo status=$status; cat'");
     let Some(tmux) = Tmux::start(&command) else { return };
     tmux.wait_for(&format!("{pid} ferroce"));
     tmux.press("2");
