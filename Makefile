@@ -10,7 +10,7 @@ CARGO_HOME ?= $(HOME)/.cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup test test-all lint docs msrv miri asan bench microbench coverage interop fuzz soak stress install uninstall deb clean
+.PHONY: help build setup test test-all lint docs msrv miri asan bench microbench coverage interop fuzz soak stress install uninstall static deb clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -94,6 +94,9 @@ uninstall: ## remove the installed files; use the same PREFIX
 	rm -f "$(TO)/bin/ferroce" "$(TO)/share/man/man1"/ferroce{,-*}.1 "$(TO)/share/zsh/site-functions/_ferroce" \
 		"$(TO)/share/bash-completion/completions/ferroce" "$(TO)/share/fish/vendor_completions.d/ferroce.fish"
 	rm -rf "$(TO)/lib/ferroce"
+
+static: ## build the command as one file without shared libraries: target/static/ferroce
+	@scripts/static
 
 deb: ## build a Debian package: target/deb/ferroce_VERSION_ARCHITECTURE.deb
 	@scripts/deb

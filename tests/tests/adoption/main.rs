@@ -4,11 +4,13 @@
 //! - [`ci`]: the commands of the CI jobs in `contrib/ci` are executed, in a project and a home directory of their own.
 //! - [`containers`]: the commands of the containers and pods in `contrib` are executed, each in a network namespace.
 //! - [`package`]: the Debian package works where it is installed.
+//! - [`static_binary`]: the command as one file runs without any library.
 
 mod ci;
 mod containers;
 mod package;
 mod porting;
+mod static_binary;
 
 use std::fs;
 use std::path::{Path, PathBuf};
