@@ -111,46 +111,33 @@ impl Statistics {
     }
 }
 
-/// Packets and their bytes, which are counted together: atomic additions are expensive.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Traffic {
-    pub(super) packets: u64,
-    pub(super) bytes: u64,
-}
-
-impl Traffic {
-    pub(super) fn add(&mut self, packets: u32, bytes: usize) {
-        self.packets += u64::from(packets);
-        self.bytes += bytes as u64;
-    }
-}
-
 impl Counters {
     /// Counts received packets. For the owner of the driver.
-    pub(super) fn received(&self, traffic: Traffic) {
-        self.add_traffic([self.packets_in(), self.bytes_in()], traffic);
+    #[inline]
+    pub(super) fn received(&self, packets: u32, bytes: usize) {
+        self.add_owned(self.packets_in(), packets.into());
+        self.add_owned(self.bytes_in(), bytes as u64);
     }
 
     /// Counts packets sent. For the owner of the driver.
-    pub(super) fn sent(&self, traffic: Traffic) {
-        self.add_traffic([self.packets_out(), self.bytes_out()], traffic);
+    #[inline]
+    pub(super) fn sent(&self, packets: u32, bytes: usize) {
+        self.add_owned(self.packets_out(), packets.into());
+        self.add_owned(self.bytes_out(), bytes as u64);
     }
 
     /// Counts packets received through a ring. For the owner of the driver.
-    pub(super) fn received_locally(&self, traffic: Traffic) {
-        self.received(traffic);
-        self.add_owned(self.local_packets_in(), traffic.packets);
+    #[inline]
+    pub(super) fn received_locally(&self, packets: u32, bytes: usize) {
+        self.received(packets, bytes);
+        self.add_owned(self.local_packets_in(), packets.into());
     }
 
     /// Counts packets sent through a ring. For the owner of the driver.
-    pub(super) fn sent_locally(&self, traffic: Traffic) {
-        self.sent(traffic);
-        self.add_owned(self.local_packets_out(), traffic.packets);
-    }
-
-    fn add_traffic(&self, [packets, bytes]: [&AtomicU64; 2], traffic: Traffic) {
-        self.add_owned(packets, traffic.packets);
-        self.add_owned(bytes, traffic.bytes);
+    #[inline]
+    pub(super) fn sent_locally(&self, packets: u32, bytes: usize) {
+        self.sent(packets, bytes);
+        self.add_owned(self.local_packets_out(), packets.into());
     }
 
     /// Adds to a counter that only drivers change. With one driver, whose owner is one thread at a time, the addition need not

@@ -170,6 +170,10 @@ impl Driver {
                 self.schedule.push(Arc::clone(&core));
                 continue;
             }
+            if inner.datagrams.is_some() {
+                // A datagram has waited for a full ring.
+                self.schedule.push(Arc::clone(&core));
+            }
             self.schedule.set_timer(&core, &mut inner);
         }
     }

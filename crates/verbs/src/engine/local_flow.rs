@@ -310,7 +310,7 @@ impl Driver {
         local: SocketAddr,
     ) {
         let source = one.info.source.ip();
-        let parsed = parse(&one.packet).filter(|_| adapter.port.is_here(source));
+        let parsed = parse(one.packet).filter(|_| adapter.port.is_here(source));
         let Some((kind, number, sender)) = parsed else { return };
         if kind == PROBE {
             let links = &adapter.port.links;

@@ -48,6 +48,8 @@ pub(crate) struct Inner {
     pub(crate) route: Option<Route>,
     /// Its packets go through shared memory.
     pub(crate) ring: Option<RingRoute>,
+    /// The receiver of its last datagram that went through shared memory.
+    pub(crate) datagrams: Option<(Receiver, RingRoute)>,
     /// The timer entry in the engine's heap.
     pub(crate) timer: Option<Instant>,
     /// When the peer's last packet arrived.

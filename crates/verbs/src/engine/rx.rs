@@ -21,7 +21,7 @@ use ferroce_wire::opcode::{OpcodeInfo, Operation};
 use ferroce_wire::packet::Packet;
 
 use super::adapter::{Adapter, now};
-use super::counters::{Traffic, count, count_error};
+use super::counters::{count, count_error};
 use super::driver::Driver;
 use super::link::Link;
 use super::local_flow;
@@ -268,11 +268,10 @@ impl Driver {
             }
             let core = adapter.tables.queue_pair(number);
             let mut locked = core.as_ref().map(|core| lock(&core.inner));
-            let mut traffic = Traffic::default();
             for (index, bytes) in run {
                 let admitted = adapter.admit(bytes, &headers, info, index);
                 let Some((packet, identification)) = admitted else { continue };
-                traffic.add(1, bytes.len());
+                adapter.counters.received(1, bytes.len());
                 if !history.as_mut().is_none_or(|history| history.accepts(identification, now)) {
                     adapter.drop_corrupted(bytes, &headers, info, index);
                     continue;
@@ -304,7 +303,6 @@ impl Driver {
                     _ => count(adapter.counters.no_queue_pair()),
                 }
             }
-            adapter.counters.received(traffic);
             if let (Some(core), Some(inner)) = (&core, &mut locked) {
                 self.received(adapter, core, inner, now);
             }

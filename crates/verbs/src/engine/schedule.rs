@@ -115,7 +115,13 @@ impl Schedule {
     /// Updates the timer heap for a QP. A timer that moved to an earlier time gets a second entry; one that moved to a
     /// later time is re-armed when its entry expires.
     pub(super) fn set_timer(&mut self, core: &Core, inner: &mut Inner) {
-        let Some(time) = inner.endpoint.poll_timeout() else { return };
+        if let Some(time) = inner.endpoint.poll_timeout() {
+            self.wake_at(core, inner, time);
+        }
+    }
+
+    /// Sets the timer of a QP, unless it expires earlier.
+    pub(super) fn wake_at(&mut self, core: &Core, inner: &mut Inner, time: Instant) {
         if inner.timer.is_none_or(|standing| time < standing) {
             inner.timer = Some(time);
             self.timers.push(Reverse((time, core.number.0)));

@@ -17,7 +17,7 @@ use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 
 use super::adapter::Adapter;
-use super::counters::{Traffic, count_error};
+use super::counters::count_error;
 use super::driver::Driver;
 use super::flow::Receiver;
 use super::link::Route;
@@ -112,6 +112,7 @@ impl Driver {
         while packets < TURN {
             match self.transmit_one(adapter, core, inner, &mut budget, now, packets > 0) {
                 Sent::Packet => packets += 1,
+                Sent::Later => break,
                 Sent::Nothing => {
                     end = TurnEnd::Done;
                     break;
@@ -145,6 +146,11 @@ impl Driver {
         sent: bool,
     ) -> Sent {
         let process = inner.local_receiver_of_next(&adapter.port);
+        let through_ring =
+            process.and_then(|to| self.transmit_datagram(adapter, core, inner, to, now));
+        if let Some(sent) = through_ring {
+            return sent;
+        }
         let must_wait = process.is_some_and(|to| {
             let others = self.flow.in_flight_to(to);
             self.local_flow.must_wait(to, others, core, &mut inner.throttled, sent)
@@ -224,9 +230,11 @@ impl Driver {
     }
 }
 
-enum Sent {
+pub(super) enum Sent {
     Packet,
     Nothing,
+    /// Nothing now, but it has more to send.
+    Later,
     /// The send buffer is full; the packet is kept.
     Blocked,
 }
@@ -457,7 +465,7 @@ impl TxBatch {
 
     fn sent(&mut self, adapter: &Adapter, range: Range<usize>, route: &Route) {
         let packets = range.len().div_ceil(self.segment);
-        adapter.counters.sent(Traffic { packets: packets as u64, bytes: range.len() as u64 });
+        adapter.counters.sent(packets as u32, range.len());
         self.record(adapter, range.start, packets, route);
         self.owners.drain(..packets.min(self.owners.len()));
         self.recorded = self.recorded.saturating_sub(packets);

@@ -117,6 +117,7 @@ impl QueuePair {
         let length = |datagram: &UdSendRequest<'_>| datagram.data.len();
         self.post_list(datagrams, length, |endpoint, datagram| {
             self.check_data(&datagram.data)?;
+            self.adapter().prepare_datagram(&datagram.address.route, datagram.destination);
             Ok(endpoint.post_datagram(datagram.into())?)
         })
     }

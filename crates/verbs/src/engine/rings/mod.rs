@@ -8,20 +8,20 @@
 //! A record is a packet, or a run of them ([`run`]), behind the metadata that a socket would have reported. The ICRC is computed only where the packet
 //! is captured: memory does not flip bits.
 
+mod datagrams;
 mod run;
 mod rx;
 mod tx;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ferroce_sys::{Change, Hub, Incoming, Outgoing, RxInfo, forward_header};
 use ferroce_wire::number::Qpn;
 
 use super::adapter::{Adapter, now};
-use super::counters::Traffic;
 use super::driver::Driver;
 use super::flow::Receiver;
 use super::link::Route;
@@ -49,6 +49,8 @@ pub(crate) struct Rings {
     /// Changes with `incoming`.
     version: AtomicU32,
     outgoing: Mutex<HashMap<Receiver, Arc<RingTo>>>,
+    /// Receivers of datagrams that accepted no ring, and when they are asked again.
+    without: Mutex<HashMap<Receiver, u64>>,
     /// Rings that QPs wait for.
     full: Mutex<Vec<Arc<RingTo>>>,
     is_full: AtomicBool,
@@ -65,12 +67,16 @@ pub(crate) struct RingTo {
     waiting: Mutex<Vec<Arc<Core>>>,
     /// The other process has ended, or what it wrote makes no sense.
     ended: AtomicBool,
+    /// Since when datagrams have found it full, in nanoseconds; 0 if the last one did not.
+    full_since: AtomicU64,
 }
 
-/// A QP's way to its peer.
+/// A QP's way to its peer, or to the receiver of a datagram.
 #[derive(Debug)]
 pub(crate) struct RingRoute {
     to: Arc<RingTo>,
+    /// The route that its packets would have otherwise.
+    path: Route,
     /// The metadata of its packets.
     info: [u8; INFO],
     /// The end of its last packet in the ring.
@@ -78,6 +84,25 @@ pub(crate) struct RingRoute {
 }
 
 impl RingRoute {
+    fn new(adapter: &Adapter, to: Arc<RingTo>, path: Route) -> Self {
+        let info = forward_header::encode(&RxInfo {
+            source: adapter.port.sender(&path).local(),
+            destination: path.destination.ip(),
+            interface: None,
+            tos: path.traffic_class,
+            hop_limit: Some(path.hop_limit.unwrap_or(DEFAULT_HOPS)),
+            length: 0,
+            segment: 0,
+            truncated: false,
+        });
+        Self { to, path, info, sent: 0 }
+    }
+
+    /// Whether packets of this route can still take it.
+    fn serves(&self, path: &Route) -> bool {
+        self.path == *path && !self.to.ended.load(Ordering::Relaxed)
+    }
+
     /// Whether the peer has not yet received all packets: it is busy or stopped.
     pub(super) fn is_unread(&self) -> bool {
         !self.to.ended.load(Ordering::Relaxed) && lock(&self.to.ring.producer).is_unread(self.sent)
@@ -95,8 +120,6 @@ pub(super) struct RingState {
     record: Box<[u8]>,
     /// The last metadata, as it was in the ring and parsed: the next is often the same.
     last: Option<([u8; INFO], RxInfo)>,
-    /// What the QP in hand has received.
-    traffic: Traffic,
 }
 
 impl RingState {
@@ -107,7 +130,6 @@ impl RingState {
             last_core: None,
             record: vec![0; MAX_RECORD].into(),
             last: None,
-            traffic: Traffic::default(),
         }
     }
 }
@@ -134,6 +156,7 @@ impl Rings {
             incoming: Mutex::new(Arc::new([])),
             version: AtomicU32::new(0),
             outgoing: Mutex::default(),
+            without: Mutex::default(),
             full: Mutex::default(),
             is_full: AtomicBool::new(false),
             ending: Mutex::default(),
@@ -198,8 +221,12 @@ impl Rings {
         }
         let ring = hub.connect(address, receiver.slot, RING_SIZE)?;
         tracing::debug!(%address, slot = receiver.slot, "packets go through shared memory");
-        let ring = RingTo { ring, waiting: Mutex::default(), ended: AtomicBool::new(false) };
-        let ring = Arc::new(ring);
+        let ring = Arc::new(RingTo {
+            ring,
+            waiting: Mutex::default(),
+            ended: AtomicBool::new(false),
+            full_since: AtomicU64::new(0),
+        });
         outgoing.insert(receiver, Arc::clone(&ring));
         Some(ring)
     }
@@ -214,17 +241,7 @@ impl Adapter {
         }
         let receiver = Receiver::new(route.destination.ip(), peer);
         let to = self.rings.connect(receiver, route.destination)?;
-        let info = forward_header::encode(&RxInfo {
-            source: self.port.sender(route).local(),
-            destination: route.destination.ip(),
-            interface: None,
-            tos: route.traffic_class,
-            hop_limit: Some(route.hop_limit.unwrap_or(DEFAULT_HOPS)),
-            length: 0,
-            segment: 0,
-            truncated: false,
-        });
-        Some(RingRoute { to, info, sent: 0 })
+        Some(RingRoute::new(self, to, *route))
     }
 
     /// Accepts rings, and notes the end of processes. For the device thread.

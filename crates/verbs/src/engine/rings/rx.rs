@@ -168,7 +168,6 @@ impl Driver {
                 }
             }
             if let (Some(core), Some(inner)) = (&core, &mut locked) {
-                adapter.counters.received_locally(std::mem::take(&mut self.rings.traffic));
                 self.received(adapter, core, inner, now);
             }
             drop(locked);
@@ -202,7 +201,6 @@ impl Driver {
         };
         let local = SocketAddr::new(info.destination, adapter.options.port);
         let headers = Headers { source: info.source, destination: local };
-        let traffic = &mut self.rings.traffic;
         let mut deliver = |bytes: &mut [u8], packets: u32| {
             if is_captured {
                 add_icrc(bytes, &headers);
@@ -213,7 +211,7 @@ impl Driver {
             if !adapter.admits_form(packet) {
                 return;
             }
-            traffic.add(packets, length);
+            adapter.counters.received_locally(packets, length);
             let identification = Identification::of_segment(0);
             let received = ReceivedPacket {
                 packet,

@@ -10,7 +10,6 @@ use ferroce_sys::ring::{Broken, Producer};
 use ferroce_wire::icrc::hidden::Identification;
 
 use super::super::adapter::Adapter;
-use super::super::counters::Traffic;
 use super::super::driver::Driver;
 use super::super::queue_pair::{Core, Inner};
 use super::super::tx::{DEFAULT_HOPS, TURN, TurnEnd};
@@ -35,7 +34,6 @@ impl Driver {
         let to = &route.to;
         let mut producer = lock(&to.ring.producer);
         let mut packets = 0;
-        let mut traffic = Traffic::default();
         let mut end = TurnEnd::Over;
         // A capture that begins during the turn gets whole packets from the next one on.
         let tap = adapter.tap();
@@ -43,12 +41,8 @@ impl Driver {
         let max_run = if tap.is_some() { 1 } else { run::MAX_PAYLOAD / usize::from(mtu).max(1) };
         inner.endpoint.set_max_run(max_run as u32);
         while packets < TURN {
-            match write_packet(adapter, core, inner, route, &mut producer, now, tap) {
-                Written::Packets { count, bytes } => {
-                    packets += count as usize;
-                    traffic.add(count, bytes);
-                }
-                Written::Dropped => packets += 1,
+            match write_packet(adapter, inner, core, route, &mut producer, now, tap) {
+                Written::Packets(count) => packets += count,
                 Written::Nothing => {
                     end = TurnEnd::Done;
                     break;
@@ -61,7 +55,6 @@ impl Driver {
             }
         }
         to.show(&mut producer);
-        adapter.counters.sent_locally(traffic);
         let position = producer.position();
         drop(producer);
         if packets > 0 {
@@ -88,7 +81,7 @@ impl Driver {
 }
 
 /// Queues a QP until its ring has space.
-fn wait_for_ring(
+pub(super) fn wait_for_ring(
     adapter: &Adapter,
     core: &Arc<Core>,
     to: &Arc<RingTo>,
@@ -108,11 +101,9 @@ fn wait_for_ring(
     TurnEnd::Done
 }
 
-enum Written {
-    /// A packet, or a run of them.
-    Packets { count: u32, bytes: usize },
-    /// A packet that has nowhere to go.
-    Dropped,
+pub(super) enum Written {
+    /// This many packets, which may be a run.
+    Packets(usize),
     /// The QP has nothing to send.
     Nothing,
     /// The ring is full.
@@ -121,17 +112,18 @@ enum Written {
 
 impl RingTo {
     /// Shows the receiver the packets written so far, and wakes it if it sleeps.
-    fn show(&self, producer: &mut Producer) {
+    pub(super) fn show(&self, producer: &mut Producer) {
         if producer.publish() {
             self.ring.wake();
         }
     }
 }
 
-fn write_packet(
+/// Writes the next packet of a QP to a ring.
+pub(super) fn write_packet(
     adapter: &Adapter,
-    core: &Core,
     inner: &mut Inner,
+    core: &Core,
     route: &RingRoute,
     producer: &mut Producer,
     now: Instant,
@@ -160,22 +152,22 @@ fn write_packet(
         if bth.opcode.info().is_some_and(|info| info.request) {
             inner.endpoint.handle_link_down(now);
         }
-        return Written::Dropped;
+        return Written::Packets(1);
     }
     let Some((info, room)) = room.split_first_chunk_mut::<INFO>() else { return Written::Full };
     *info = route.info;
     let length = match outgoing.transmit.encode(&memory, room) {
         Ok(length) => length,
-        Err(EncodeError::Duplicate(_)) => return Written::Dropped,
+        Err(EncodeError::Duplicate(_)) => return Written::Packets(1),
         Err(error) => {
             let local = matches!(error, EncodeError::Local(_));
             inner.endpoint.handle_denied(bth.psn, local);
-            return Written::Dropped;
+            return Written::Packets(1);
         }
     };
     let whole = length + ICRC;
-    if let (Some(tap), Some(sent)) = (tap, inner.route) {
-        let headers = adapter.port.headers(&sent);
+    if let Some(tap) = tap {
+        let (sent, headers) = (&route.path, adapter.port.headers(&route.path));
         let icrc = headers.icrc(&room[..length], 0);
         room[length..whole].copy_from_slice(&icrc);
         let is_request = bth.opcode.info().is_some_and(|info| info.request);
@@ -197,8 +189,9 @@ fn write_packet(
     producer.commit(INFO + whole);
     let packets = run::packets(&bth, payload, inner.endpoint.path_mtu());
     inner.stats.sent(&bth, aeth, payload, packets);
+    adapter.counters.sent_locally(packets, whole + (packets as usize - 1) * run::OVERHEAD);
     if producer.unpublished() >= PUBLISH {
         route.to.show(producer);
     }
-    Written::Packets { count: packets, bytes: whole + (packets as usize - 1) * run::OVERHEAD }
+    Written::Packets(packets as usize)
 }

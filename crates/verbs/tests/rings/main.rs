@@ -2,6 +2,8 @@
 //!
 //! A child is this test binary, running the ignored test `child`.
 
+mod datagrams;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::io::BufRead;

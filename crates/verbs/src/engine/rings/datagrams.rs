@@ -1,0 +1,124 @@
+//! Datagrams through rings: each may go to another process, so the ring is chosen for each of them.
+//!
+//! The ring to a process is made when the first datagram to it is posted, by the thread that posts: this takes system calls.
+//! A datagram may be lost, so unlike a connection it does not wait for a process that has stopped. Where a ring stays full
+//! for [`PATIENCE`], datagrams to it are dropped until the receiver reads again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ferroce_proto::budget::Budget;
+use ferroce_proto::time::Instant;
+use ferroce_sys::clock;
+use ferroce_wire::number::Qpn;
+
+use super::super::adapter::Adapter;
+use super::super::driver::Driver;
+use super::super::flow::Receiver;
+use super::super::link::Route;
+use super::super::queue_pair::{Core, Inner};
+use super::super::tx::{Sent, TurnEnd};
+use super::tx::{Written, wait_for_ring, write_packet};
+use super::{RingRoute, RingTo, Rings};
+use crate::sync::lock;
+
+/// How long datagrams wait for space in a ring.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// After this many nanoseconds, a process that accepted no ring is asked again: another one may have its slot.
+const ASKED_AGAIN: u64 = 1_000_000_000;
+
+impl Adapter {
+    /// Makes the ring for a datagram that is about to be posted, if its receiver is on this host and accepts rings.
+    pub(crate) fn prepare_datagram(&self, route: &Route, destination: Qpn) {
+        let host = route.destination.ip();
+        let is_local = destination != Qpn::MULTICAST && destination.0 >= 3;
+        if self.rings.hub().is_none() || !is_local || !self.port.is_here(host) {
+            return;
+        }
+        let receiver = Receiver::new(host, destination);
+        if self.rings.existing(receiver).is_some() {
+            return;
+        }
+        let now = clock::now();
+        let mut without = lock(&self.rings.without);
+        if without.get(&receiver).is_some_and(|&until| now < until) {
+            return;
+        }
+        match self.rings.connect(receiver, route.destination) {
+            Some(_) => without.remove(&receiver),
+            None => without.insert(receiver, now + ASKED_AGAIN),
+        };
+    }
+}
+
+impl Rings {
+    /// The ring to a process, if there is one.
+    fn existing(&self, receiver: Receiver) -> Option<Arc<RingTo>> {
+        let outgoing = lock(&self.outgoing);
+        outgoing.get(&receiver).filter(|ring| !ring.ended.load(Ordering::Relaxed)).cloned()
+    }
+}
+
+impl RingTo {
+    /// The ring is full. Returns whether it has been for so long that datagrams are dropped.
+    fn is_stalled(&self, now: Instant) -> bool {
+        let since = self.full_since.load(Ordering::Relaxed);
+        if since == 0 {
+            self.full_since.store(now.as_nanos(), Ordering::Relaxed);
+        }
+        since != 0 && now.as_nanos().saturating_sub(since) >= PATIENCE.as_nanos() as u64
+    }
+}
+
+impl Driver {
+    /// Transmits the next datagram of a UD QP, which goes to a process on this host, through a ring. `None` if there is no
+    /// ring to that process.
+    pub(in crate::engine) fn transmit_datagram(
+        &mut self,
+        adapter: &Adapter,
+        core: &Arc<Core>,
+        inner: &mut Inner,
+        receiver: Receiver,
+        now: Instant,
+    ) -> Option<Sent> {
+        adapter.rings.hub()?;
+        let (_, path) = inner.endpoint.next_unacknowledged()?;
+        let path = Route { sender: 0, flow_label: 0, ..path? };
+        let last = inner.datagrams.take();
+        let last = last.filter(|(to, route)| *to == receiver && route.serves(&path));
+        let route = last.map(|(_, route)| route).or_else(|| {
+            let to = adapter.rings.existing(receiver)?;
+            Some(RingRoute::new(adapter, to, path))
+        })?;
+        let mut producer = lock(&route.to.ring.producer);
+        let written = write_packet(adapter, inner, core, &route, &mut producer, now, adapter.tap());
+        let sent = match written {
+            Written::Packets(_) => {
+                route.to.full_since.store(0, Ordering::Relaxed);
+                route.to.show(&mut producer);
+                Sent::Packet
+            }
+            Written::Nothing => Sent::Nothing,
+            Written::Full if route.to.is_stalled(now) => {
+                // As if the network had lost it.
+                let mut budget = Budget::UNLIMITED;
+                inner.endpoint.poll_transmit(now, &mut budget, &mut &*adapter.memory);
+                tracing::debug!(qpn = core.number.0, "datagram dropped: its receiver has stopped");
+                Sent::Packet
+            }
+            Written::Full => match wait_for_ring(adapter, core, &route.to, &mut producer) {
+                TurnEnd::Done => {
+                    self.schedule.wake_at(core, inner, now + PATIENCE);
+                    Sent::Nothing
+                }
+                // There is space by now.
+                TurnEnd::Over | TurnEnd::Blocked => Sent::Later,
+            },
+        };
+        drop(producer);
+        inner.datagrams = Some((receiver, route));
+        Some(sent)
+    }
+}
