@@ -65,7 +65,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "HOW", default_value_t = Posting::AtOnce)]
     pub(crate) posting: Posting,
 
-    /// Write the packets of the first host, or of --capture-host, to a pcapng file; for one seed only
+    /// Write the packets of the first host, or of --capture-link, to a pcapng file; for one seed only
     #[arg(long, value_name = "FILE", conflicts_with = "seeds", value_hint = ValueHint::FilePath)]
     pub(crate) capture: Option<PathBuf>,
 

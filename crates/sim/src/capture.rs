@@ -10,6 +10,7 @@ use ferroce_trace::file::{
 
 use crate::event_log::{EventLog, FrameEvent, FrameRecord};
 use crate::host::HostId;
+use crate::topology::TrunkId;
 
 /// Which records a capture contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,9 @@ pub enum Vantage {
     Delivered,
     /// What a capture at this host would contain: the frames it sent and received. For analysis tools.
     Host(HostId),
+    /// What a capture on a link between two switches would contain: the frames that they pass to its two directions, the
+    /// first of which counts as outbound. For analysis tools.
+    Trunk([TrunkId; 2]),
 }
 
 impl Vantage {
@@ -34,13 +38,23 @@ impl Vantage {
             Self::Host(host) => {
                 record.host == host && (is_sent || record.event == FrameEvent::Delivered)
             }
+            Self::Trunk(_) => false,
+        }
+    }
+
+    /// The direction of a frame on a link between switches, if the capture contains it.
+    fn direction_on(self, trunk: TrunkId) -> Option<Direction> {
+        match self {
+            Self::Trunk([out, _]) if trunk == out => Some(Direction::Outbound),
+            Self::Trunk([_, back]) if trunk == back => Some(Direction::Inbound),
+            _ => None,
         }
     }
 }
 
 /// Writes a pcapng file. Timestamps start at the epoch.
 ///
-/// Interface 0 is the switch, for frames that were dropped after their uplink; the hosts follow. A write error does not
+/// Interface 0 is the switch, for frames that were dropped after their uplink and those between switches; the hosts follow. A write error does not
 /// disturb the run: [`Capture::finish`] returns it.
 pub struct Capture<W: Write> {
     writer: PcapngWriter<W>,
@@ -84,6 +98,15 @@ impl<W: Write> Capture<W> {
         };
         let own = self.interfaces.get(record.host.index()).copied();
         let Some(interface) = interface.or(own) else { return Ok(()) };
+        self.write_to(interface, direction, record)
+    }
+
+    fn write_to(
+        &mut self,
+        interface: u32,
+        direction: Option<Direction>,
+        record: &FrameRecord<'_>,
+    ) -> Result<(), WriteError> {
         let comment = match (record.event.cause(), record.faults.is_empty()) {
             (None, true) => None,
             (None, false) => Some(record.faults.to_string()),
@@ -117,6 +140,14 @@ impl<W: Write> EventLog for Capture<W> {
     fn record(&mut self, record: &FrameRecord<'_>) {
         if self.failed.is_none() && self.vantage.sees(record) {
             let result = self.write(record);
+            self.keep(result);
+        }
+    }
+
+    fn crosses(&mut self, trunk: TrunkId, record: &FrameRecord<'_>) {
+        let direction = self.vantage.direction_on(trunk);
+        if self.failed.is_none() && direction.is_some() {
+            let result = self.write_to(SWITCH, direction, record);
             self.keep(result);
         }
     }

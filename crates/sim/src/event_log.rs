@@ -8,6 +8,7 @@ use ferroce_proto::time::Instant;
 
 use crate::host::HostId;
 use crate::statistics::DropCause;
+use crate::topology::TrunkId;
 
 /// Receives a record of every event of a frame, in order of time.
 pub trait EventLog {
@@ -16,6 +17,10 @@ pub trait EventLog {
 
     /// Called when a frame is sent, delivered or dropped.
     fn record(&mut self, record: &FrameRecord<'_>);
+
+    /// Called when a switch passes a frame to a link to another switch: as [`FrameEvent::Sent`], or with the reason why the
+    /// link dropped it.
+    fn crosses(&mut self, _trunk: TrunkId, _record: &FrameRecord<'_>) {}
 }
 
 /// Discards all records.
@@ -35,6 +40,12 @@ impl<T: EventLog> EventLog for Option<T> {
     fn record(&mut self, record: &FrameRecord<'_>) {
         if let Some(event_log) = self {
             event_log.record(record);
+        }
+    }
+
+    fn crosses(&mut self, trunk: TrunkId, record: &FrameRecord<'_>) {
+        if let Some(event_log) = self {
+            event_log.crosses(trunk, record);
         }
     }
 }

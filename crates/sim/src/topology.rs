@@ -57,6 +57,13 @@ impl LeafSpine {
         TrunkId(self.leaves * self.spines + spine * self.leaves + leaf)
     }
 
+    /// Returns both directions of the link between a leaf and a spine, the one to the spine first; `None` if there is no such
+    /// leaf or spine.
+    pub fn link(&self, leaf: u32, spine: u32) -> Option<[TrunkId; 2]> {
+        let exists = leaf < self.leaves && spine < self.spines;
+        exists.then(|| [self.up(leaf, spine), self.down(spine, leaf)])
+    }
+
     /// Returns the name of a link: `leaf0 to spine1`, `spine1 to leaf0`.
     pub fn name(&self, trunk: TrunkId) -> String {
         match trunk.0.checked_sub(self.leaves * self.spines) {

@@ -120,8 +120,8 @@ fn charts_and_captures_are_written() {
         svg,
         "--capture",
         capture,
-        "--capture-host",
-        "1",
+        "--capture-link",
+        "host1",
     ]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let chart = fs::read_to_string(svg).unwrap();
@@ -133,6 +133,33 @@ fn charts_and_captures_are_written() {
     let icrc = &report["files"][0]["icrc"];
     assert!(icrc["ok"].as_u64().unwrap() > 100, "{icrc}");
     assert_eq!(icrc["bad"], 0, "{icrc}");
+}
+
+/// What leaves one leaf for the only spine comes from its hosts, and what comes back goes to them.
+#[test]
+fn a_link_between_switches_is_captured() {
+    let capture = file("trunk.pcapng");
+    let capture = capture.to_str().unwrap();
+    let network = ["--topology", "leaf-spine", "--hosts", "8", "--hosts-per-leaf", "4"];
+    let pattern =
+        ["--pattern", "all-to-all", "--flow-size", "16K", "--spines", "1", "--ecn", "off"];
+    let link = ["--capture", capture, "--capture-link", "leaf1-spine0"];
+    let output = ferroce(&[&pattern[..], &network, &link].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let mut analyze = Command::new(env!("CARGO_BIN_EXE_ferroce"));
+    let output = analyze.args(["analyze", "--json", capture]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let file = &report["files"][0];
+    assert_eq!((&file["icrc"]["bad"], &file["anomalies"]), (&0.into(), &Value::Array(vec![])));
+    // Four hosts on each side, so 16 pairs use the link, and none of the others.
+    assert_eq!(file["conversations_total"], 16, "{file}");
+    let missing = ferroce(
+        &[&pattern[..], &network, &["--capture", capture, "--capture-link", "leaf2-spine0"]]
+            .concat(),
+    );
+    let said = stderr(&missing);
+    assert!(said.contains("the last leaf is 1, the last spine 0"), "{said}");
 }
 
 #[test]
@@ -188,8 +215,16 @@ fn wrong_arguments_are_explained() {
         (&["--pattern", "incast", "--loss", "2"], "not a probability from 0 to 1"),
         (&["--experiment", "/no/such/file.toml"], "/no/such/file.toml: No such file"),
         (
-            &["--pattern", "incast", "--capture", "x.pcapng", "--capture-host", "9"],
+            &["--pattern", "incast", "--capture", "x.pcapng", "--capture-link", "host9"],
             "there is no host 9; the last is 8",
+        ),
+        (
+            &["--pattern", "incast", "--capture", "x.pcapng", "--capture-link", "leaf0-spine0"],
+            "only leaf-spine has such a link",
+        ),
+        (
+            &["--pattern", "incast", "--capture", "x.pcapng", "--capture-link", "spine0"],
+            "such as host3 or leaf0-spine1",
         ),
     ] {
         let output = ferroce(arguments);

@@ -94,17 +94,22 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
         let reordered = link.statistics.reordered;
         let frame = self.flights.get_mut(flight);
         let (fate, faults) = link.pass(self.now, &frame.bytes);
-        if let Hop::Up(host) = hop {
-            let event = match fate {
-                Fate::Dropped(cause) => FrameEvent::SentThenDropped(cause),
-                Fate::Arrives { .. } => FrameEvent::Sent,
-            };
-            let record = FrameRecord { time: self.now, event, host, frame: &frame.bytes, faults };
-            match self.hashed_bytes {
-                None => self.hash.record(&record),
-                Some(bytes) => self.hash.record_start(&record, bytes),
+        let event = match fate {
+            Fate::Dropped(cause) => FrameEvent::SentThenDropped(cause),
+            Fate::Arrives { .. } => FrameEvent::Sent,
+        };
+        let (time, host) = (self.now, frame.source);
+        let record = FrameRecord { time, event, host, frame: &frame.bytes, faults };
+        match hop {
+            Hop::Up(_) => {
+                match self.hashed_bytes {
+                    None => self.hash.record(&record),
+                    Some(bytes) => self.hash.record_start(&record, bytes),
+                }
+                self.event_log.record(&record);
             }
-            self.event_log.record(&record);
+            Hop::Trunk(trunk) => self.event_log.crosses(trunk, &record),
+            Hop::Down(_) => {}
         }
         self.totals.marked += u64::from(faults.marked);
         self.totals.corrupted += u64::from(!faults.flipped.is_empty());

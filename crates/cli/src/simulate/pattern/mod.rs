@@ -2,6 +2,7 @@
 
 mod chart;
 mod json;
+mod link;
 mod options;
 mod text;
 mod units;
@@ -13,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueHint};
 use ferroce_sim::rdma::traffic::{Experiment, Results};
-use ferroce_sim::{Capture, EventLog, HostId, Vantage};
+use ferroce_sim::{Capture, EventLog};
 
+use self::link::Link;
 use self::options::Options;
 use super::SimulateArgs;
 use crate::capture::Pending;
@@ -40,9 +42,9 @@ pub(crate) struct PatternArgs {
     #[arg(long, value_name = "FILE", requires = "traffic", value_hint = ValueHint::FilePath)]
     svg: Option<PathBuf>,
 
-    /// The host whose link --capture captures [default: 0]
-    #[arg(long, value_name = "NUMBER", requires_all = ["traffic", "capture"])]
-    capture_host: Option<u32>,
+    /// The link that --capture records: that of a host, as host3, or one between switches, as leaf0-spine1 [default: host0]
+    #[arg(long, value_name = "LINK", requires_all = ["traffic", "capture"])]
+    capture_link: Option<Link>,
 }
 
 impl PatternArgs {
@@ -112,13 +114,10 @@ fn captured(
     args: &SimulateArgs,
     path: &Path,
 ) -> Result<Results, Box<dyn std::error::Error>> {
-    let host = args.pattern.capture_host.unwrap_or(0);
-    if host >= experiment.hosts {
-        return Err(format!("there is no host {host}; the last is {}", experiment.hosts - 1).into());
-    }
+    let vantage = args.pattern.capture_link.unwrap_or(Link::Host(0)).vantage(experiment)?;
     let pending = Pending::new(path)?;
     let file = BufWriter::new(File::create(pending.path())?);
-    let capture = Capture::new(file, Vantage::Host(HostId(host)), &text::title(experiment))?;
+    let capture = Capture::new(file, vantage, &text::title(experiment))?;
     let (results, capture) = logged(experiment, args, capture);
     capture.finish()?.flush()?;
     let results = results?;

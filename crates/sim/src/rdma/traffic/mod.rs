@@ -38,6 +38,7 @@ use crate::fabric::Fabric;
 use crate::host::HostId;
 use crate::limit::{Limits, Outcome};
 use crate::random::Random;
+use crate::topology::LeafSpine;
 use host::{Connection, TrafficHost};
 pub use network::{Layout, Network};
 pub use pattern::Pattern;
@@ -108,6 +109,11 @@ impl Experiment {
         self.plan().flows()
     }
 
+    /// Returns the dimensions of its leaf-spine network; `None` for other layouts.
+    pub fn leaf_spine(&self) -> Option<LeafSpine> {
+        self.network.layout_of(self.hosts)
+    }
+
     fn plan(&self) -> Plan {
         self.pattern.plan(self.hosts.max(2), self.bytes.max(1), self.rounds.max(1), self.seed)
     }
@@ -126,7 +132,7 @@ impl Experiment {
     ) -> (Result<Results, DidNotEnd>, T) {
         let plan = self.plan();
         let flows = plan.flows();
-        let mut samples = Samples::new(self.network.layout_of(self.hosts), self.hosts);
+        let mut samples = Samples::new(self.leaf_spine(), self.hosts);
         samples.watch(
             (0..)
                 .map(HostId)

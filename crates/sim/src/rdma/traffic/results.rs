@@ -130,7 +130,7 @@ impl Results {
             fairness: fairness(&flows),
             completion: CompletionTimes::of(times),
             goodput: per_second(bytes * 8, time),
-            queue: longest(fabric, experiment.network.layout_of(experiment.hosts), end),
+            queue: longest(fabric, experiment.leaf_spine(), end),
             frames: fabric.totals(),
             counters,
             events: fabric.events(),
