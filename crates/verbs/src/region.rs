@@ -301,6 +301,45 @@ impl Drop for MemoryRegion {
 }
 
 /// A memory window (MW): a part of a memory region under its own rkey, which can be revoked separately (IBA 10.6.7).
+///
+/// ```
+/// use ferroce::*;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (device, gid_index) = Device::with_address("127.0.0.1:0".parse()?)?;
+/// # let context = Context::open(&device, &Options::default())?;
+/// # let pd = context.protection_domain();
+/// # let channel = CompletionChannel::new()?;
+/// # let cq = context.completion_queue(16, Some(&channel))?;
+/// # let options = QueuePairOptions::new(ServiceType::ReliableConnection, &cq);
+/// # let (one, other) = (pd.queue_pair(&options)?, pd.queue_pair(&options)?);
+/// # let gid = device.gids()[usize::from(gid_index)].gid;
+/// # one.connect_to(gid_index, gid, other.number())?;
+/// # other.connect_to(gid_index, gid, one.number())?;
+/// // The region itself is closed to peers.
+/// let region = pd.allocate(64, AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND)?;
+/// let window = pd.window(WindowKind::Type2)?;
+///
+/// // Opens 16 bytes of it: a request like any other, on the queue pair of the peer that gets the rkey.
+/// let bind = window.bind(&region, 32, 16, AccessFlags::REMOTE_READ);
+/// one.post_send(SendRequest::new(WorkId(1), bind, Data::NONE))?;
+/// assert_eq!(cq.wait()?.status, Status::Success);
+///
+/// // The peer reads them.
+/// let remote = RemoteAddress { key: window.key(), ..region.remote(32) };
+/// let read = Operation::Read { remote };
+/// other.post_send(SendRequest::new(WorkId(2), read, Data::SgList(region.sge(0, 16).into())))?;
+/// assert_eq!(cq.wait()?.status, Status::Success);
+///
+/// // Closes them again.
+/// let invalidate = Operation::LocalInvalidate { key: window.key() };
+/// one.post_send(SendRequest::new(WorkId(3), invalidate, Data::NONE))?;
+/// assert_eq!(cq.wait()?.status, Status::Success);
+/// other.post_send(SendRequest::new(WorkId(4), read, Data::SgList(region.sge(0, 16).into())))?;
+/// assert_eq!(cq.wait()?.status, Status::RemoteAccess);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[doc(alias = "ibv_mw")]
 pub struct MemoryWindow {
