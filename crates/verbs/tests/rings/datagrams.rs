@@ -1,11 +1,16 @@
 //! Datagrams through shared memory: the ring is chosen for each of them.
 
+use std::net::SocketAddr;
+
 use ferroce::*;
-use ferroce_sys::signal;
+use ferroce_sys::{Hub, RxInfo, forward_header, signal};
 use ferroce_trace::analysis::{self, analyze};
+use ferroce_wire::number::PKey;
+use ferroce_wire::opcode::Opcode;
+use ferroce_wire::transport::{Bth, Deth};
 
 use super::support::{
-    Side, attributes, bring_up, gid_index, open, open_alone, over_sockets, pattern, side,
+    Side, attributes, bring_up, gid_index, open, open_alone, over_sockets, own_port, pattern, side,
 };
 use super::{Process, shared};
 
@@ -171,6 +176,54 @@ fn lost_datagrams_are_injected_faults() {
     }
     let received = std::iter::from_fn(|| other.completions.poll_one()).count();
     assert!((20..80).contains(&received), "{received}");
+}
+
+/// A process of the same user may write what it likes to a ring of its own, but not in the name of another host.
+#[test]
+fn a_process_cannot_pretend_to_be_another_host() {
+    let context = open_alone(&shared());
+    let receiver = datagram_side(&context);
+    (0..2).for_each(|id| receiver.post_receive(id, 0, GRH + 8));
+    let number = receiver.queue_pair.number();
+    let here: SocketAddr = ([127, 0, 0, 1], own_port()).into();
+    let hub = Hub::new().unwrap();
+    let ring = hub.connect(here, (number.0 >> 16) as u8, 1 << 16).unwrap();
+    let (bth, deth) = (
+        Bth {
+            opcode: Opcode::UD_SEND_ONLY,
+            partition: PKey(0xffff),
+            destination: number,
+            ..Bth::default()
+        },
+        Deth { queue_key: KEY, source: Qpn(77), ..Deth::default() },
+    );
+    let send = |source: [u8; 4], payload: u8| {
+        let info = RxInfo {
+            source: (source, 4791).into(),
+            destination: here.ip(),
+            interface: None,
+            tos: 0,
+            hop_limit: Some(64),
+            length: 0,
+            segment: 0,
+            truncated: false,
+        };
+        let header = forward_header::encode(&info);
+        let record =
+            [&header[..], &bth.to_bytes(), &deth.to_bytes(), &[payload; 8], &[0; 4]].concat();
+        let mut producer = ring.producer.lock().unwrap();
+        producer.room(record.len()).unwrap().unwrap().copy_from_slice(&record);
+        producer.commit(record.len());
+        if producer.publish() {
+            ring.wake();
+        }
+    };
+    send([10, 9, 9, 9], 1);
+    send([127, 0, 0, 1], 2);
+    let received = receiver.expect(0);
+    assert_eq!(received.source, Some(Qpn(77)));
+    assert_eq!(receiver.bytes(GRH, 8), [2; 8], "the first datagram was forged");
+    assert_eq!(context.statistics().malformed, 1);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use ferroce_wire::transport::Bth;
 use super::super::adapter::{Adapter, now};
 use super::super::counters::count;
 use super::super::driver::Driver;
+use super::super::port::Port;
 use super::super::queue_pair::{Core, Inner};
 use super::super::rx::{ReceivedPacket, destination};
 use super::{INFO, MAX_PACKET, RING_SIZE, RingState, run};
@@ -59,13 +60,17 @@ impl RingState {
         header.map_or(1, |header| run::packets(&Bth::parse(header), payload, mtu))
     }
 
-    /// The metadata of the record.
-    fn info(&mut self) -> Option<RxInfo> {
+    /// The metadata of the record; `None` if it makes no sense. What comes from a process on this host cannot come from the
+    /// address of another, whatever that process writes.
+    fn info(&mut self, port: &Port) -> Option<RxInfo> {
         let (found, _) = self.record.split_first_chunk::<INFO>()?;
         if let Some((_, info)) = self.last.filter(|(bytes, _)| bytes == found) {
             return Some(info);
         }
         let info = forward_header::decode(found)?;
+        if !port.is_here(info.source.ip()) || !port.is_here(info.destination) {
+            return None;
+        }
         self.last = Some((*found, info));
         Some(info)
     }
@@ -188,7 +193,9 @@ impl Driver {
         taken: &Taken<'_>,
         now: Instant,
     ) {
-        let Some(info) = self.rings.info() else { return count(adapter.counters.malformed()) };
+        let Some(info) = self.rings.info(&adapter.port) else {
+            return count(adapter.counters.malformed());
+        };
         let (mtu, is_captured) = (inner.endpoint.path_mtu(), adapter.tap().is_some());
         let packets = self.rings.packets(taken.length, mtu);
         // Only the payload of a run is nothing but copied.
@@ -240,7 +247,9 @@ impl Driver {
 
     /// Handles a packet as one from a socket: for faults, and for packets whose QP does not exist.
     fn ring_datagram(&mut self, adapter: &Adapter, mtu: u16, length: usize, now: Instant) {
-        let Some(info) = self.rings.info() else { return count(adapter.counters.malformed()) };
+        let Some(info) = self.rings.info(&adapter.port) else {
+            return count(adapter.counters.malformed());
+        };
         let mut record = std::mem::take(&mut self.rings.record);
         let local = SocketAddr::new(info.destination, adapter.options.port);
         if let Some(bytes) = record.get_mut(INFO..length) {
