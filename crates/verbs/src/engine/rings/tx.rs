@@ -73,6 +73,7 @@ impl Driver {
                     return true;
                 }
             }
+            to.full_since.store(0, Ordering::Relaxed);
             lock(&to.waiting).drain(..).for_each(|core| self.schedule.push(core));
             false
         });
