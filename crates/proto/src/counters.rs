@@ -55,9 +55,30 @@ counters! {
     rp_cnp_handled,
 }
 
-impl Counters {
-    /// Returns the counts since the last call, and resets them.
-    pub fn take(&mut self) -> Self {
-        core::mem::take(self)
+/// Counts that nobody has taken yet. Usually there are none: what is counted is rare.
+#[derive(Debug, Default)]
+pub(crate) struct Uncollected {
+    counters: Counters,
+    some: bool,
+}
+
+impl Uncollected {
+    /// The counters, to add to.
+    pub(crate) fn get_mut(&mut self) -> &mut Counters {
+        self.some = true;
+        &mut self.counters
+    }
+
+    /// Whether there are any.
+    #[inline]
+    pub(crate) const fn is_some(&self) -> bool {
+        self.some
+    }
+
+    /// Moves them to `total`.
+    pub(crate) fn move_to(&mut self, total: &mut Counters) {
+        if core::mem::take(&mut self.some) {
+            total.add(&core::mem::take(&mut self.counters));
+        }
     }
 }

@@ -25,7 +25,13 @@ impl Instant {
 
     /// Time from `earlier` to `self`; zero when `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.nanos_since(earlier))
+    }
+
+    /// The same in nanoseconds.
+    #[inline]
+    pub const fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
     }
 }
 
@@ -33,8 +39,20 @@ impl Add<Duration> for Instant {
     type Output = Self;
 
     /// Saturates: a timer set beyond the latest representable time never fires.
+    #[inline]
     fn add(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+        let seconds = duration.as_secs().saturating_mul(1_000_000_000);
+        let nanoseconds = seconds.saturating_add(u64::from(duration.subsec_nanos()));
+        Self(self.0.saturating_add(nanoseconds))
+    }
+}
+
+/// The earlier of two times that may not be set.
+#[inline]
+pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 

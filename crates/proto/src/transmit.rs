@@ -58,6 +58,7 @@ pub enum EncodeError {
 impl Transmit<'_> {
     /// Encodes the packet into `out`, from the BTH to the padding, copying the payload from `memory`, and returns its
     /// length. The caller appends the ICRC, which covers IP and UDP headers that only the caller knows.
+    #[inline]
     pub fn encode(&self, memory: &impl Memory, out: &mut [u8]) -> Result<usize, EncodeError> {
         let set = self.bth.opcode.info().map(|info| info.extensions).unwrap_or_default();
         let (bth, rest) = out.split_first_chunk_mut().ok_or(EncodeError::BufferTooSmall)?;
@@ -69,12 +70,9 @@ impl Transmit<'_> {
             Payload::None => {}
             Payload::Inline(bytes) => body.copy_from_slice(bytes),
             Payload::Local { sg_list, offset, length } => {
-                let mut body = body;
-                for sge in sg_list.range(offset, u64::from(length)) {
-                    let (part, rest) = body.split_at_mut(body.len().min(sge.length as usize));
-                    memory.read_local(self.by.pd, sge, part).map_err(EncodeError::Local)?;
-                    body = rest;
-                }
+                sg_list
+                    .gather(offset, u64::from(length), body, self.by.pd, memory)
+                    .map_err(EncodeError::Local)?;
             }
             Payload::Remote(range) => {
                 memory.read_remote(self.by, range, body).map_err(EncodeError::Remote)?;
@@ -87,7 +85,10 @@ impl Transmit<'_> {
         }
         let pad = usize::from(self.bth.pad);
         let end = headers + length + pad;
-        rest.get_mut(headers + length..end).ok_or(EncodeError::BufferTooSmall)?.fill(0);
+        let padding = rest.get_mut(headers + length..end).ok_or(EncodeError::BufferTooSmall)?;
+        if pad > 0 {
+            padding.fill(0);
+        }
         Ok(Bth::LEN + end)
     }
 }

@@ -183,7 +183,38 @@ impl SgList {
 }
 
 impl SgList {
+    /// The bytes from `offset` on as one SGE, if there is one and it has them all.
+    #[inline]
+    fn single(&self, offset: u64, length: u64) -> Option<Sge> {
+        let SgEntries::One([sge]) = self.0 else { return None };
+        let fits = offset.checked_add(length)? <= u64::from(sge.length) && length > 0;
+        let address = VirtualAddress(sge.address.0.wrapping_add(offset));
+        fits.then_some(Sge { address, length: length as u32, ..sge })
+    }
+
+    /// Reads up to `length` bytes from `offset` on to `out`, which has room for them.
+    #[inline]
+    pub(crate) fn gather(
+        &self,
+        offset: u64,
+        length: u64,
+        mut out: &mut [u8],
+        pd: PdId,
+        memory: &impl Memory,
+    ) -> Result<(), Denied> {
+        if let Some(sge) = self.single(offset, length) {
+            return memory.read_local(pd, sge, out);
+        }
+        for sge in self.range(offset, length) {
+            let (part, rest) = out.split_at_mut(out.len().min(sge.length as usize));
+            memory.read_local(pd, sge, part)?;
+            out = rest;
+        }
+        Ok(())
+    }
+
     /// Writes `data` to the bytes from `offset` on.
+    #[inline]
     pub(crate) fn scatter(
         &self,
         offset: u64,
@@ -191,6 +222,9 @@ impl SgList {
         pd: PdId,
         memory: &mut impl Memory,
     ) -> Result<(), Denied> {
+        if let Some(sge) = self.single(offset, data.len() as u64) {
+            return memory.write_local(pd, sge, data);
+        }
         for sge in self.range(offset, data.len() as u64) {
             let (part, rest) = data.split_at(data.len().min(sge.length as usize));
             memory.write_local(pd, sge, part)?;

@@ -151,6 +151,12 @@ impl Slot {
         &self.words[field]
     }
 
+    /// The first fields, for constant positions: these need no further check. An object with fewer fields has none.
+    #[inline]
+    pub fn first_words<const N: usize>(&self) -> Option<&[AtomicU64; N]> {
+        self.words.first_chunk()
+    }
+
     /// Sets a field.
     #[inline]
     pub fn set(&self, field: usize, value: u64) {

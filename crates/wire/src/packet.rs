@@ -16,7 +16,7 @@ pub const ICRC_LEN: usize = 4;
 pub const MAX_PAYLOAD: usize = 4096;
 
 /// One transport packet on borrowed bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// The base transport header.
     pub bth: Bth,
@@ -68,28 +68,29 @@ impl ExtensionHeaders {
     /// Length of the largest combination (RD compare-and-swap: RDETH, DETH, AtomicETH).
     pub const MAX_LEN: usize = 40;
 
-    /// Parses the headers of `set` at the front of `bytes`. Returns them with the rest, and the first truncated header if
-    /// there is one.
-    fn parse(set: Extensions, mut bytes: &[u8]) -> (Self, &[u8], Option<Extension>) {
-        let mut headers = Self::default();
+    /// Parses the headers of `set` at the front of `bytes`. Returns the rest, and the first truncated header if there is
+    /// one.
+    #[inline]
+    fn read<'a>(&mut self, set: Extensions, mut bytes: &'a [u8]) -> (&'a [u8], Option<Extension>) {
         macro_rules! read {
             ($bit:ident $field:ident $type:ident) => {
                 if set.contains(Extensions::$bit) {
                     let Some((header, rest)) = $type::split(bytes) else {
                         let missing = set.iter().find(|one| one.bit == Extensions::$bit);
-                        return (headers, bytes, missing);
+                        return (bytes, missing);
                     };
-                    headers.$field = Some(header);
+                    self.$field = Some(header);
                     bytes = rest;
                 }
             };
         }
         each_extension!(read);
-        (headers, bytes, None)
+        (bytes, None)
     }
 
     /// Writes the headers of `set` to the front of `out` and returns their length; `None` if one of them is missing or
     /// `out` is too short.
+    #[inline]
     pub fn emit(&self, set: Extensions, out: &mut [u8]) -> Option<usize> {
         let mut at = 0;
         macro_rules! write {
@@ -124,12 +125,19 @@ impl<'a> Packet<'a> {
     /// Parses a complete packet, from the first byte of the BTH to the last byte of the ICRC.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        match Self::parse_captured(bytes, bytes.len()) {
-            (Some(packet), None) => Ok(packet),
-            (_, Some(malformed)) => Err(malformed),
-            // A packet without a problem is always returned: see `parse_captured`.
-            (None, None) => Err(short(Bth::NAME, Bth::LEN, bytes.len(), bytes.len(), 0)),
-        }
+        let mut packet = Self::default();
+        packet.read(bytes)?;
+        Ok(packet)
+    }
+
+    /// As [`Packet::parse`], into a default packet: where packets are many, it counts that they are not copied.
+    #[inline]
+    pub fn read(&mut self, bytes: &'a [u8]) -> Result<(), Malformed> {
+        let Some((bth, rest)) = Bth::split(bytes) else {
+            return Err(short(Bth::NAME, Bth::LEN, bytes.len(), bytes.len(), 0));
+        };
+        self.bth = bth;
+        self.read_behind_bth(rest, bytes.len())
     }
 
     /// Parses as much of a packet of `wire_len` bytes as `bytes` contains. Returns a packet if its BTH was readable, and a
@@ -139,47 +147,43 @@ impl<'a> Packet<'a> {
         let Some((bth, rest)) = Bth::split(bytes) else {
             return (None, Some(short(Bth::NAME, Bth::LEN, bytes.len(), wire_len, 0)));
         };
-        let info = bth.opcode.info();
-        let set = info.map_or(Extensions::NONE, |info| info.extensions);
-        let mut packet = Self {
-            bth,
-            extensions: ExtensionHeaders::default(),
-            payload: &[],
-            payload_len: 0,
-            pad: &[],
-            icrc: None,
-        };
-        // Another transport version may have a different layout after the BTH (IBA 9.2.5).
-        if bth.version != 0 {
-            let problem = Problem::Version { header: Bth::NAME, found: bth.version };
-            return (Some(packet), Some(Malformed { offset: 0, problem }));
-        }
-        let headers_len = Bth::LEN + info.map_or(0, |info| info.extensions_len);
+        let mut packet = Self { bth, ..Self::default() };
+        let problem = packet.read_behind_bth(rest, wire_len).err();
+        (Some(packet), problem)
+    }
 
-        let (extensions, rest, missing) = ExtensionHeaders::parse(set, rest);
-        packet.extensions = extensions;
+    /// Parses `behind`, what was captured behind the BTH of a packet of `wire_len` bytes.
+    fn read_behind_bth(&mut self, behind: &'a [u8], wire_len: usize) -> Result<(), Malformed> {
+        // Another transport version may have a different layout after the BTH (IBA 9.2.5).
+        if self.bth.version != 0 {
+            let problem = Problem::Version { header: Bth::NAME, found: self.bth.version };
+            return Err(Malformed { offset: 0, problem });
+        }
+        let info = self.bth.opcode.info();
+        let (set, extensions_len) =
+            info.map_or((Extensions::NONE, 0), |info| (info.extensions, info.extensions_len));
+        let headers_len = Bth::LEN + extensions_len;
+        let (rest, missing) = self.extensions.read(set, behind);
         if let Some(missing) = missing {
-            let at = bytes.len() - rest.len();
-            let problem = short(missing.name, missing.len, rest.len(), wire_len - at, at);
-            return (Some(packet), Some(problem));
+            let at = Bth::LEN + behind.len() - rest.len();
+            return Err(short(missing.name, missing.len, rest.len(), wire_len - at, at));
         }
         let Some(body_len) = wire_len.checked_sub(headers_len + ICRC_LEN) else {
             let available = wire_len - headers_len;
-            let problem = short("ICRC", ICRC_LEN, available, available, headers_len);
-            return (Some(packet), Some(problem));
+            return Err(short("ICRC", ICRC_LEN, available, available, headers_len));
         };
-        let pad_len = usize::from(bth.pad);
+        let pad_len = usize::from(self.bth.pad);
         let Some(payload_len) = body_len.checked_sub(pad_len) else {
             let problem = Problem::Pad { pad: pad_len, available: body_len };
-            return (Some(packet), Some(Malformed { offset: headers_len, problem }));
+            return Err(Malformed { offset: headers_len, problem });
         };
-        packet.payload_len = payload_len;
-        packet.payload = &rest[..payload_len.min(rest.len())];
+        self.payload_len = payload_len;
+        self.payload = &rest[..payload_len.min(rest.len())];
         if let Some(tail) = rest.get(payload_len..) {
-            packet.pad = &tail[..pad_len.min(tail.len())];
-            packet.icrc = tail.get(pad_len..).and_then(|icrc| icrc.try_into().ok());
+            self.pad = &tail[..pad_len.min(tail.len())];
+            self.icrc = tail.get(pad_len..).and_then(|icrc| icrc.try_into().ok());
         }
-        (Some(packet), None)
+        Ok(())
     }
 
     /// Bytes from the BTH to the ICRC, on the wire.

@@ -19,7 +19,7 @@ use ferroce_wire::ip::Ecn;
 use ferroce_wire::number::{PKey, Qpn};
 
 use crate::congestion::Congestion;
-use crate::counters::Counters;
+use crate::counters::{Counters, Uncollected};
 use crate::memory::PdId;
 use crate::qp::{Capabilities, Machine, QueuePairAttributes, ServiceType, State};
 use crate::receive::XrcDomain;
@@ -93,7 +93,7 @@ pub struct Endpoint<R> {
     events: VecDeque<Event>,
     established: bool,
     /// Counts that the transport does not keep itself.
-    counters: Counters,
+    counters: Uncollected,
 }
 
 /// The transport, once connected. A UD QP has it from the start, for its multicast groups.
@@ -115,7 +115,7 @@ impl<R: Copy> Endpoint<R> {
             transport: Transport::None,
             events: VecDeque::new(),
             established: false,
-            counters: Counters::default(),
+            counters: Uncollected::default(),
             settings,
         };
         if endpoint.settings.service == ServiceType::UnreliableDatagram {
@@ -157,11 +157,22 @@ impl<R: Copy> Endpoint<R> {
 
     /// Returns the counts since the last call, and resets them.
     pub fn take_counters(&mut self) -> Counters {
-        let mut counters = self.counters.take();
+        let mut total = Counters::default();
+        self.counters.move_to(&mut total);
         if let Transport::Reliable(queue_pair) = &mut self.transport {
-            counters.add(&queue_pair.take_counters());
+            total.add(&queue_pair.take_counters());
         }
-        counters
+        total
+    }
+
+    /// Whether [`Endpoint::take_counters`] would return anything.
+    #[inline]
+    pub fn has_counters(&self) -> bool {
+        let counted = match &self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.has_counters(),
+            _ => false,
+        };
+        counted || self.counters.is_some()
     }
 
     /// The next event. [`Endpoint::state`] is current only after this call.

@@ -200,7 +200,17 @@ impl<R: Copy> Endpoint<R> {
     }
 
     /// Reports to the state machine what the transport did on its own.
+    #[inline]
     pub(super) fn sync_state(&mut self) {
+        if let Transport::Reliable(queue_pair) = &self.transport {
+            if queue_pair.fault().is_none() && !self.machine.is_draining() {
+                return;
+            }
+        }
+        self.follow_transport();
+    }
+
+    fn follow_transport(&mut self) {
         let from = self.state();
         let fault = match &self.transport {
             Transport::Reliable(queue_pair) => queue_pair.fault(),

@@ -110,7 +110,7 @@ impl<R: Copy> Endpoint<R> {
             }
         }
         if marked && !matches!(self.transport, Transport::Reliable(_)) {
-            self.counters.np_ecn_marked_roce_packets += 1;
+            self.counters.get_mut().np_ecn_marked_roce_packets += 1;
         }
         match (&mut self.transport, receives) {
             (Transport::Reliable(queue_pair), receives) => {
@@ -206,17 +206,18 @@ impl<R: Copy> Endpoint<R> {
         memory: &mut impl Memory,
     ) -> Option<OutboundPacket<'_, R>> {
         // In SQD no request is started (IBA 10.3.1.5); RC implements this itself.
-        let starts = self.machine.permits(Action::StartSend).is_allowed();
+        let machine = &self.machine;
+        let starts = || machine.permits(Action::StartSend).is_allowed();
         let connected = |transmit| OutboundPacket { route: None, transmit };
         match &mut self.transport {
             Transport::Reliable(queue_pair) => {
                 queue_pair.poll_transmit(now, budget, memory).map(connected)
             }
             Transport::Unreliable(queue_pair) => {
-                let goes_on = starts || !queue_pair.is_between_messages();
+                let goes_on = starts() || !queue_pair.is_between_messages();
                 if goes_on { queue_pair.poll_transmit(memory).map(connected) } else { None }
             }
-            Transport::Datagram(queue_pair) if starts => {
+            Transport::Datagram(queue_pair) if starts() => {
                 let datagram = queue_pair.poll_transmit()?;
                 Some(OutboundPacket { route: Some(datagram.route), transmit: datagram.transmit })
             }
@@ -266,13 +267,13 @@ impl<R: Copy> Endpoint<R> {
 
     /// What [`Endpoint::poll_transmit`] could return now.
     pub fn pending(&self) -> Pending {
-        let starts = self.machine.permits(Action::StartSend).is_allowed();
+        let starts = || self.machine.permits(Action::StartSend).is_allowed();
         let sends = match &self.transport {
             Transport::Reliable(queue_pair) => return queue_pair.pending(),
             Transport::Unreliable(queue_pair) => {
-                queue_pair.send_queue_len() > 0 && (starts || !queue_pair.is_between_messages())
+                queue_pair.send_queue_len() > 0 && (starts() || !queue_pair.is_between_messages())
             }
-            Transport::Datagram(queue_pair) => queue_pair.send_queue_len() > 0 && starts,
+            Transport::Datagram(queue_pair) => queue_pair.send_queue_len() > 0 && starts(),
             Transport::None => false,
         };
         if sends { Pending::Urgent } else { Pending::Nothing }

@@ -49,6 +49,7 @@ impl Machine {
     }
 
     /// Whether the action is permitted now.
+    #[inline]
     pub const fn permits(&self, action: Action) -> Permission {
         self.service.permits(self.state, action)
     }

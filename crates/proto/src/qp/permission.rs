@@ -59,6 +59,7 @@ const TABLE: [(Action, [Permission; 7]); 7] = [
 
 impl State {
     /// What happens to the action in this state, for a service that has it: see [`ServiceType::permits`].
+    #[inline]
     pub const fn permits(self, action: Action) -> Permission {
         // Rows are in the order of the actions, and columns in the order of the states; a test checks this.
         TABLE[action as usize].1[self as usize]
@@ -67,11 +68,13 @@ impl State {
 
 impl ServiceType {
     /// What happens to the action in this state.
+    #[inline]
     pub const fn permits(self, state: State, action: Action) -> Permission {
         if self.has(action) { state.permits(action) } else { Permission::Inapplicable }
     }
 
     /// Whether the service has the action in any state.
+    #[inline]
     pub const fn has(self, action: Action) -> bool {
         match action {
             Action::PostSend | Action::StartSend | Action::FinishSend => self.has_send_queue(),

@@ -184,19 +184,29 @@ impl Requester {
         config: &Config,
         done: &mut VecDeque<Completion>,
     ) {
+        let before = self.unacknowledged;
+        let mut passes_over_response = false;
         while self.unacknowledged < sequence {
             let Some(queued) = self.queue.front().filter(|queued| queued.packets > 0) else {
                 break;
             };
             if queued.request.operation.wants_response() {
-                // Implied NAK (from rdma_rxe's behaviour).
-                return self.implied_nak(now);
+                passes_over_response = true;
+                break;
             }
-            if queued.end() <= sequence {
-                self.finish_front(now, config, done);
-            } else {
-                self.advance(now, sequence, config);
+            let end = queued.end();
+            self.move_to(now, end.min(sequence), config);
+            if end <= sequence {
+                self.retire_front(done);
+                self.finish_executed(done);
             }
+        }
+        if self.unacknowledged > before {
+            self.progressed(now, config);
+        }
+        if passes_over_response {
+            // Implied NAK (from rdma_rxe's behaviour).
+            self.implied_nak(now);
         }
     }
 
@@ -215,12 +225,12 @@ impl Requester {
         let status = match kind {
             SyndromeKind::RnrNak(timer) => {
                 self.handle_rnr_nak(now, timer.duration(), config, done)?;
-                self.counters.rnr_nak_retry_err += 1;
+                self.counters.get_mut().rnr_nak_retry_err += 1;
                 return Ok(());
             }
             SyndromeKind::Nak(NakCode::PsnSequenceError) => {
                 self.go_back_once(now);
-                self.counters.packet_seq_err += 1;
+                self.counters.get_mut().packet_seq_err += 1;
                 return Ok(());
             }
             SyndromeKind::Nak(NakCode::RemoteAccessError) => Status::RemoteAccess,
@@ -246,29 +256,43 @@ impl Requester {
     }
 
     fn retire_front(&mut self, done: &mut VecDeque<Completion>) {
-        let Some(queued) = self.queue.pop_front() else { return };
-        self.next_index = self.next_index.saturating_sub(1);
+        let Some(queued) = self.queue.front() else { return };
         if queued.request.signaled {
             done.push_back(queued.completion(Status::Success));
         }
+        drop(self.queue.pop_front());
+        self.next_index = self.next_index.saturating_sub(1);
     }
 
-    /// Advances the acknowledged position to `to`, within the oldest request or at its end. Progress resets the retry
-    /// counters (IBA 9.9.2.1.1).
+    /// Advances the acknowledged position to `to`, within the oldest request or at its end.
     fn advance(&mut self, now: Instant, to: Sequence, config: &Config) {
+        self.move_to(now, to, config);
+        self.progressed(now, config);
+    }
+
+    /// Moves the acknowledged position to `to`, within the oldest request or at its end.
+    #[inline]
+    fn move_to(&mut self, now: Instant, to: Sequence, config: &Config) {
         if let Some(queued) = self.queue.front() {
             let [from, until] = [self.unacknowledged, to].map(|place| place.since(queued.start));
             let bytes = queued.cost(from, until, config.mtu);
             self.rate.on_ack(now, bytes.peer + bytes.own);
             // After going back, only packets before `next` are in flight again.
             let resent = until.min(self.next.since(queued.start));
-            if from < resent {
+            if resent == until {
+                self.in_flight.subtract(bytes);
+            } else if from < resent {
                 self.in_flight.subtract(queued.cost(from, resent, config.mtu));
             }
         }
         self.unacknowledged = to;
         // An ACK for the first transmission may arrive during the retransmission.
         self.next = self.next.max(to);
+    }
+
+    /// The peer has answered: progress resets the retry counters (IBA 9.9.2.1.1).
+    fn progressed(&mut self, now: Instant, config: &Config) {
+        let to = self.unacknowledged;
         while self.outstanding.front().is_some_and(|&end| end <= to) {
             self.outstanding.pop_front();
         }
@@ -327,7 +351,9 @@ impl Requester {
 
     /// Handles a response that passes over a missing one. Counted once per gap.
     fn implied_nak(&mut self, now: Instant) {
-        self.counters.implied_nak_seq_err += u64::from(!self.has_gone_back());
+        if !self.has_gone_back() {
+            self.counters.get_mut().implied_nak_seq_err += 1;
+        }
         self.rtt.on_ambiguous(self.newest);
         self.go_back_once(now);
     }
@@ -383,7 +409,7 @@ impl Requester {
             self.timer = None;
             self.went_back_to = None;
             self.retry(now, done)?;
-            self.counters.local_ack_timeout_err += 1;
+            self.counters.get_mut().local_ack_timeout_err += 1;
         } else if self.probe_due().is_some_and(|due| due <= now) {
             self.start_probe(now);
         }

@@ -59,11 +59,14 @@ impl Probe {
         self.packets = packets;
     }
 
+    #[inline]
     pub(super) fn is_pending(&self) -> bool {
-        self.packets != [None; 2]
+        let [first, second] = &self.packets;
+        first.is_some() || second.is_some()
     }
 
     /// The next packet to send again.
+    #[inline]
     pub(super) fn take(&mut self) -> Option<Sequence> {
         let [first, second] = &mut self.packets;
         first.take().or_else(|| second.take())
@@ -99,6 +102,7 @@ impl Requester {
     }
 
     /// Position of the next packet of a probe that is still in flight.
+    #[inline]
     pub(super) fn next_probe(&mut self) -> Option<Sequence> {
         while let Some(sequence) = self.probe.take() {
             if self.rnr_wait_until.is_none() && self.is_in_flight(sequence) {

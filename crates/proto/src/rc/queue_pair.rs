@@ -14,11 +14,11 @@ use super::requester::{Requester, Sending};
 use super::responder::{Refused, Responder};
 use crate::budget::{Budget, InFlight, Pending, Progress};
 use crate::congestion::{Congestion, NotificationPacer, RateControl, cost};
-use crate::counters::Counters;
+use crate::counters::{Counters, Uncollected};
 use crate::memory::{AccessFlags, Accessor, Memory, PdId};
 use crate::qp::Fault;
 use crate::receive::{ReceiveQueue, XrcDomain};
-use crate::time::Instant;
+use crate::time::{Instant, earliest};
 use crate::transmit::{Payload, Transmit};
 use crate::work::{Completion, CompletionKind, PostError, SendRequest, Status, WorkId};
 
@@ -118,7 +118,7 @@ pub struct QueuePair {
     refusal: Option<NakCode>,
     /// READ responses are paced until then.
     responses_paced_until: Option<Instant>,
-    counters: Counters,
+    counters: Uncollected,
 }
 
 impl QueuePair {
@@ -144,11 +144,12 @@ impl QueuePair {
             notify: false,
             refusal: None,
             responses_paced_until: None,
-            counters: Counters::default(),
+            counters: Uncollected::default(),
         }
     }
 
     /// The attributes.
+    #[inline]
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -185,6 +186,7 @@ impl QueuePair {
     }
 
     /// The fault that put the QP into ERR, if any.
+    #[inline]
     pub fn fault(&self) -> Option<Fault> {
         self.fault
     }
@@ -262,7 +264,7 @@ impl QueuePair {
             self.keepalive.on_packet(now);
         }
         if info.operation == Operation::CongestionNotification {
-            self.counters.rp_cnp_handled += u64::from(self.config.congestion.reacts());
+            self.counters.get_mut().rp_cnp_handled += u64::from(self.config.congestion.reacts());
             self.requester.rate.on_cnp(now);
             return;
         }
@@ -275,8 +277,10 @@ impl QueuePair {
         if info.transport != self.config.role.transport() || half_missing {
             return;
         }
-        self.counters.np_ecn_marked_roce_packets += u64::from(marked);
-        self.notify |= marked && self.pacer.handle_mark(now);
+        if marked {
+            self.counters.get_mut().np_ecn_marked_roce_packets += 1;
+            self.notify |= self.pacer.handle_mark(now);
+        }
         let failed = if info.request {
             let done = &mut self.receive_done;
             self.responder
@@ -398,7 +402,7 @@ impl QueuePair {
     ) -> Option<Transmit<'_>> {
         self.requester.over_budget = InFlight::NONE;
         if core::mem::take(&mut self.notify) {
-            self.counters.np_cnp_sent += 1;
+            self.counters.get_mut().np_cnp_sent += 1;
             return Some(self.notification());
         }
         let acks_follow = self.acks_follow();
@@ -426,6 +430,7 @@ impl QueuePair {
 
     /// Begins to ask a silent peer whether it is there, if the owner wants that. On a link that loses nothing, its end
     /// is noticed at once.
+    #[inline]
     fn watch_peer(&mut self, now: Instant) {
         let watches = self.requester.sending == Sending::Active && !self.requester.lossless;
         if let Some(interval) = Keepalive::interval(&self.config).filter(|_| watches) {
@@ -442,6 +447,7 @@ impl QueuePair {
     /// leave in one batch only in this order. More than one packet would delay the ACK, and the peer might complete its
     /// request after the receive of our reply: the order is not specified, but many programs depend on it. Other
     /// responses are sent first, because the peer waits for them.
+    #[inline]
     fn acks_follow(&self) -> bool {
         self.fault.is_none()
             && self.responder.wants_to_send()
@@ -461,6 +467,7 @@ impl QueuePair {
     }
 
     /// How far it is.
+    #[inline]
     pub(crate) fn progress(&self) -> Progress {
         let requester = &self.requester;
         Progress {
@@ -480,6 +487,7 @@ impl QueuePair {
 
     /// Whether a request packet was sent and not acknowledged. Between two packets of a message, or after going back,
     /// it may be that no ACK is due; then there is a packet to send.
+    #[inline]
     pub fn has_unacknowledged(&self) -> bool {
         self.requester.has_unacknowledged()
     }
@@ -490,22 +498,23 @@ impl QueuePair {
     }
 
     /// What [`QueuePair::poll_transmit`] could return now.
+    #[inline]
     pub fn pending(&self) -> Pending {
-        // Responses behind a paced READ response wait for its timer.
-        let responds = self.responder.wants_to_send() && self.responses_paced_until.is_none();
         let requests =
             self.fault.is_none() && (self.requester.wants_to_send() || self.keepalive.is_pending());
-        if self.notify || requests || (responds && !self.responder.owes_only_acks()) {
-            Pending::Urgent
-        } else if responds {
-            Pending::Ack
-        } else {
-            Pending::Nothing
+        // Responses behind a paced READ response wait for its timer.
+        let responds = self.responder.wants_to_send() && self.responses_paced_until.is_none();
+        match responds {
+            _ if self.notify || requests => Pending::Urgent,
+            false => Pending::Nothing,
+            true if self.responder.owes_only_acks() => Pending::Ack,
+            true => Pending::Urgent,
         }
     }
 
     /// Whether pacing delays the next response. READ responses are paced like requests; later responses wait behind
     /// them, since responses are sent in the order of their requests (IBA 9.7.5.1).
+    #[inline]
     fn pace_response(&mut self, now: Instant) -> bool {
         self.responses_paced_until = None;
         let Some(payload) = self.responder.next_read_payload(&self.config) else { return false };
@@ -520,10 +529,19 @@ impl QueuePair {
 
     /// Returns the counts since the last call, and resets them.
     pub fn take_counters(&mut self) -> Counters {
-        let mut counters = self.counters.take();
-        counters.add(&self.requester.counters.take());
-        counters.add(&self.responder.counters.take());
-        counters
+        let mut total = Counters::default();
+        self.counters.move_to(&mut total);
+        self.requester.counters.move_to(&mut total);
+        self.responder.counters.move_to(&mut total);
+        total
+    }
+
+    /// Whether there are counts to take.
+    #[inline]
+    pub fn has_counters(&self) -> bool {
+        self.counters.is_some()
+            || self.requester.counters.is_some()
+            || self.responder.counters.is_some()
     }
 
     /// A CNP: 16 reserved bytes behind a BTH with PSN 0 (IBA A17.9.3).
@@ -549,11 +567,13 @@ impl QueuePair {
     }
 
     /// The next completion of the send queue.
+    #[inline]
     pub fn poll_send_completion(&mut self) -> Option<Completion> {
         self.send_done.pop_front()
     }
 
     /// The next completion of the receive queue.
+    #[inline]
     pub fn poll_receive_completion(&mut self) -> Option<Completion> {
         self.receive_done.pop_front()
     }
@@ -561,8 +581,10 @@ impl QueuePair {
     /// When to call [`QueuePair::handle_timeout`] and poll for packets, if nothing happens earlier.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let timers =
-            [self.requester.poll_timeout(), self.responses_paced_until, self.keepalive.due()];
-        timers.into_iter().flatten().min().filter(|_| self.fault.is_none())
+        if self.fault.is_some() {
+            return None;
+        }
+        let others = earliest(self.responses_paced_until, self.keepalive.due());
+        earliest(self.requester.poll_timeout(), others)
     }
 }

@@ -22,10 +22,10 @@ use super::segment::packet;
 use super::sequence::Sequence;
 use crate::budget::{Budget, InFlight};
 use crate::congestion::{Blocked, Controller, Loss, RateControl, cost};
-use crate::counters::Counters;
+use crate::counters::Uncollected;
 use crate::memory::Memory;
 use crate::qp::Fault;
-use crate::time::Instant;
+use crate::time::{Instant, earliest};
 use crate::transmit::Transmit;
 use crate::work::{
     Completion, CompletionKind, MAX_MESSAGE, Operation, PostError, SendRequest, Status, WorkId,
@@ -35,6 +35,8 @@ use crate::work::{
 #[derive(Debug)]
 pub(super) struct QueuedRequest {
     pub(super) request: SendRequest,
+    /// Length of its data.
+    pub(super) length: u64,
     pub(super) start: Sequence,
     /// Number of PSNs: one per packet of payload or of the READ response (IBA 9.7.2.2); 0 for a local request.
     pub(super) packets: u32,
@@ -61,18 +63,23 @@ impl QueuedRequest {
     }
 
     pub(super) fn completion(&self, status: Status) -> Completion {
-        let SendRequest { id, operation, data, .. } = &self.request;
-        let length = data.len() as u32;
+        let SendRequest { id, operation, .. } = &self.request;
+        let length = self.length as u32;
         Completion { length, ..Completion::new(*id, CompletionKind::from(operation), status) }
     }
 
     /// Payload bytes of packets `from..to` of the message or of the READ response.
+    #[inline]
     pub(super) fn bytes(&self, from: u32, to: u32, mtu: u16) -> usize {
-        let offset = |index: u32| (u64::from(index) * u64::from(mtu)).min(self.request.data.len());
+        if (from, to) == (0, self.packets) {
+            return self.length as usize;
+        }
+        let offset = |index: u32| (u64::from(index) * u64::from(mtu)).min(self.length);
         (offset(to) - offset(from)) as usize
     }
 
     /// Cost of packets `from..to`, to the receive buffer that they go to.
+    #[inline]
     pub(super) fn cost(&self, from: u32, to: u32, mtu: u16) -> InFlight {
         let bytes = cost(self.bytes(from, to, mtu), to.saturating_sub(from) as usize);
         match self.request.operation {
@@ -151,7 +158,7 @@ pub(super) struct Requester {
     /// The next packet cannot be sent before a response, a timer, a state change or a new budget.
     pub(super) stalled: bool,
     pub(super) sending: Sending,
-    pub(super) counters: Counters,
+    pub(super) counters: Uncollected,
 }
 
 impl Requester {
@@ -191,10 +198,11 @@ impl Requester {
             over_budget: InFlight::NONE,
             stalled: false,
             sending: Sending::NotYet,
-            counters: Counters::default(),
+            counters: Uncollected::default(),
         }
     }
 
+    #[inline]
     pub(super) fn post(&mut self, request: SendRequest, config: &Config) -> Result<(), PostError> {
         if self.sending == Sending::NotYet {
             return Err(PostError::State);
@@ -238,7 +246,7 @@ impl Requester {
         // Behind an unsent request, it waits as that one does.
         self.stalled &= self.next_index < self.queue.len();
         let (start, ssn, state) = (self.tail, self.posted, RequestState::Queued);
-        self.queue.push_back(QueuedRequest { request, start, packets, ssn, state });
+        self.queue.push_back(QueuedRequest { request, length, start, packets, ssn, state });
         self.tail = self.tail.plus(packets);
         Ok(())
     }
@@ -271,6 +279,7 @@ impl Requester {
     }
 
     /// The next packet, if there is one and it may be sent now.
+    #[inline]
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
@@ -281,7 +290,7 @@ impl Requester {
         self.run = 1;
         if let Some(sequence) = self.next_probe() {
             self.ack_requested = self.ack_requested.max(sequence.plus(1));
-            self.counters.retrans_pkts += 1;
+            self.counters.get_mut().retrans_pkts += 1;
             return self.packet_in_flight(sequence, config);
         }
         // Until a packet is found.
@@ -328,7 +337,7 @@ impl Requester {
             // The budget became smaller before an ACK was requested: the newest packet is sent again to request it.
             if core::mem::take(&mut self.since_ack_request) > 0 {
                 self.ack_requested = self.next;
-                self.counters.retrans_pkts += 1;
+                self.counters.get_mut().retrans_pkts += 1;
                 return self.packet_in_flight(self.next.before(), config);
             }
             return None;
@@ -344,7 +353,9 @@ impl Requester {
         let (psn, answered_by) = (self.next.psn(), self.next.plus(self.run));
         self.next = queued.start.plus(end);
         self.is_new = self.next > self.newest;
-        self.counters.retrans_pkts += if self.is_new { 0 } else { self.run.into() };
+        if !self.is_new {
+            self.counters.get_mut().retrans_pkts += u64::from(self.run);
+        }
         self.newest = self.newest.max(self.next);
         if wants_response {
             self.outstanding.push_back(self.next);
@@ -371,6 +382,7 @@ impl Requester {
     }
 
     /// End of the run of MIDDLE packets that starts with packet `index`; a packet in another position is a run of its own.
+    #[inline]
     fn run_end(&self, queued: &QueuedRequest, index: u32, config: &Config) -> u32 {
         let last = queued.packets - 1;
         if index == 0 || index >= last || config.role != Role::Both {
@@ -391,6 +403,7 @@ impl Requester {
     }
 
     /// Whether a request may start: fence, max_rd_atomic and credits.
+    #[inline]
     fn may_start(&self, queued: &QueuedRequest, config: &Config) -> bool {
         let request = &queued.request;
         // A started request is completed even in SQD (IBA 10.3.1.5).
@@ -432,13 +445,15 @@ impl Requester {
     }
 
     /// Whether a packet might be sent now.
+    #[inline]
     pub(super) fn wants_to_send(&self) -> bool {
         self.probe.is_pending() || (self.next_index < self.queue.len() && !self.stalled)
     }
 
     /// Whether exactly one packet might be sent now, and is at least as long as an ACK.
+    #[inline]
     pub(super) fn wants_to_send_one(&self) -> bool {
-        let longer = |queued: &QueuedRequest| queued.request.data.len() >= Aeth::LEN as u64;
+        let longer = |queued: &QueuedRequest| queued.length >= Aeth::LEN as u64;
         !self.probe.is_pending()
             && !self.stalled
             && self.tail.since(self.next) == 1
@@ -446,6 +461,7 @@ impl Requester {
     }
 
     /// Whether a packet was sent and not acknowledged, even if it will be retransmitted.
+    #[inline]
     pub(super) fn has_unacknowledged(&self) -> bool {
         self.unacknowledged < self.newest
     }
@@ -483,9 +499,10 @@ impl Requester {
     }
 
     /// Time of the next timeout.
+    #[inline]
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let waiting = self.rnr_wait_until.or(self.paced_until).filter(|_| self.next < self.tail);
-        [waiting, self.probe_due(), self.timer].into_iter().flatten().min()
+        earliest(waiting, earliest(self.probe_due(), self.timer))
     }
 
     pub(super) fn rearm(&mut self, now: Instant, timeout: Option<Duration>) {

@@ -161,6 +161,7 @@ impl Responses {
     }
 
     /// Whether all queued responses are positive ACKs.
+    #[inline]
     pub(super) fn are_acks(&self) -> bool {
         self.queue.iter().all(|response| match response.kind {
             ResponseKind::Acknowledge(syndrome) => syndrome.is_ack(),
@@ -168,6 +169,7 @@ impl Responses {
         })
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -214,6 +216,7 @@ impl Responses {
     }
 
     /// Payload bytes of the next packet, if it belongs to a READ response.
+    #[inline]
     pub(super) fn next_read_payload(&self, config: &Config) -> Option<usize> {
         match self.queue.front()?.kind {
             ResponseKind::Read { range, sent, .. } if range.length > 0 => {

@@ -44,7 +44,7 @@ impl RoundTrip {
     #[inline]
     pub(super) fn on_ack(&mut self, now: Instant, to: Sequence) {
         if let Some((_, sent)) = self.measured.take_if(|(end, _)| *end <= to) {
-            self.add(u64::try_from(now.since(sent).as_nanos()).unwrap_or(u64::MAX));
+            self.add(now.nanos_since(sent));
         }
     }
 

@@ -12,6 +12,7 @@ use crate::work::{Operation, RemoteAddress};
 
 /// One packet of a request: of its message, or the READ request for these packets of the response. A run of MIDDLE packets
 /// is one with the payload of all.
+#[inline]
 pub(super) fn packet<'a>(
     queued: &'a QueuedRequest,
     part: core::ops::Range<u32>,
@@ -21,7 +22,7 @@ pub(super) fn packet<'a>(
 ) -> Transmit<'a> {
     let request = &queued.request;
     let mtu = u64::from(config.mtu);
-    let length = request.data.len();
+    let length = queued.length;
     let offset = u64::from(part.start) * mtu;
     let (first, last) = (part.start == 0, part.end == queued.packets);
     let reth = |remote: RemoteAddress, length: u64| Reth {

@@ -27,18 +27,18 @@ impl Responder {
         // The keepalive of a connection that has sent no request carries the PSN before the first.
         let first = if has_response(info.operation) { self.first } else { self.first.before() };
         if sequence < first {
-            self.counters.out_of_window_request += 1;
+            self.counters.get_mut().out_of_window_request += 1;
             return;
         }
         if !has_response(info.operation) {
-            self.counters.out_of_window_request +=
+            self.counters.get_mut().out_of_window_request +=
                 u64::from(self.expected.since(sequence) > PSN_WINDOW);
             return self.acknowledge_duplicate(sequence);
         }
         let (Some(range), Some(by)) = (remote_range(packet), by) else { return };
         let request = Request { operation: info.operation, range, by };
         let Some(executed) = self.responses.executed(sequence, &request, config.mtu) else {
-            self.counters.out_of_window_request += 1;
+            self.counters.get_mut().out_of_window_request += 1;
             return;
         };
         // Permissions may have changed since the original request.

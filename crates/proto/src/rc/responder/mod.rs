@@ -23,7 +23,7 @@ use ferroce_wire::syndrome::{NakCode, SyndromeKind};
 use super::queue_pair::{Config, Role};
 use super::responses::{Response, ResponseKind, Responses};
 use super::sequence::Sequence;
-use crate::counters::Counters;
+use crate::counters::Uncollected;
 use crate::memory::{Accessor, Memory, RemoteRange};
 use crate::receive::ReceiveQueue;
 use crate::transmit::Transmit;
@@ -76,7 +76,7 @@ pub(super) struct Responder {
     /// The packets of the request in hand that are one run.
     run: u32,
     responses: Responses,
-    pub(super) counters: Counters,
+    pub(super) counters: Uncollected,
 }
 
 /// Result of a check.
@@ -136,6 +136,7 @@ impl From<Refusal> for Reply {
 
 impl Responder {
     /// The PSN of the request packet expected next.
+    #[inline]
     pub(super) fn expected_psn(&self) -> Psn {
         self.expected.psn()
     }
@@ -154,20 +155,23 @@ impl Responder {
             nak_sent: false,
             run: 1,
             responses: Responses::default(),
-            counters: Counters::default(),
+            counters: Uncollected::default(),
         }
     }
 
+    #[inline]
     pub(super) fn wants_to_send(&self) -> bool {
         !self.responses.is_empty()
     }
 
     /// Whether all queued responses are positive ACKs.
+    #[inline]
     pub(super) fn owes_only_acks(&self) -> bool {
         self.responses.are_acks()
     }
 
     /// Payload bytes of the next packet, if it belongs to a READ response.
+    #[inline]
     pub(super) fn next_read_payload(&self, config: &Config) -> Option<usize> {
         self.responses.next_read_payload(config)
     }
@@ -201,21 +205,21 @@ impl Responder {
         if sequence < self.expected && sequence.plus(packets) > self.expected {
             // The first packets of the run are duplicates.
             let before = self.expected.since(sequence);
-            self.counters.duplicate_request += u64::from(before);
+            self.counters.get_mut().duplicate_request += u64::from(before);
             (sequence, self.run) = (self.expected, packets - before);
             rest = without(packet, before, config);
             packet = &rest;
         }
         if sequence < self.expected {
-            self.counters.duplicate_request += u64::from(packets);
+            self.counters.get_mut().duplicate_request += u64::from(packets);
             self.duplicate(sequence, packet, info, config, by, memory);
             return Ok(());
         }
         if sequence > self.expected {
-            self.counters.out_of_sequence += u64::from(packets);
+            self.counters.get_mut().out_of_sequence += u64::from(packets);
             if sequence.since(self.expected) > PSN_WINDOW {
                 // Not from the connection's requester: a NAK would make it retransmit needlessly.
-                self.counters.out_of_window_request += 1;
+                self.counters.get_mut().out_of_window_request += 1;
                 return Ok(());
             }
             if !self.nak_sent {
