@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Once;
 
-use ferroce::Leading;
+use ferroce::{Leading, Uncancellable};
 
 /// A number of `errno`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,45 +79,21 @@ from_errors! {
 #[inline]
 pub(crate) fn run<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     let _guard = Uncancellable::new();
-    run_without_system_calls(body)
+    run_without_cancellation_points(body)
 }
 
-/// As [`run`], for a body without system calls, which therefore contains no cancellation point.
+/// As [`run`], for a body that contains no cancellation point: whatever posts to connected queue pairs and polls. Where
+/// that does more than to move packets through shared memory, it defers cancellation itself.
 #[inline]
-pub(crate) fn run_without_system_calls<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn run_without_cancellation_points<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno(libc::EIO)))
 }
 
-/// Defers `pthread_cancel` of this thread while it exists. No system call: glibc sets a field of the thread.
-struct Uncancellable(c_int);
-
-/// `PTHREAD_CANCEL_DISABLE` of `pthread.h`.
-const CANCEL_DISABLE: c_int = 1;
-
 // These unwind when the thread is cancelled, so their ABI is `C-unwind`.
 unsafe extern "C-unwind" {
-    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
     fn pthread_testcancel();
     fn pause() -> c_int;
     fn poll(list: *mut libc::pollfd, length: libc::nfds_t, timeout: c_int) -> c_int;
-}
-
-impl Uncancellable {
-    #[inline]
-    fn new() -> Self {
-        let mut old = 0;
-        // SAFETY: a local variable.
-        unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut old) };
-        Self(old)
-    }
-}
-
-impl Drop for Uncancellable {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: the previous value.
-        unsafe { pthread_setcancelstate(self.0, ptr::null_mut()) };
-    }
 }
 
 /// The next step of a call that waits.
@@ -179,7 +155,18 @@ pub(crate) fn waiting(attempt: impl Fn() -> Result<Next> + Copy) -> c_int {
 /// Runs a call that returns 0 or the error's number.
 #[inline]
 pub(crate) fn number(body: impl FnOnce() -> Result<()>) -> c_int {
-    match run(body) {
+    number_of(run(body))
+}
+
+/// As [`number`], for a body that contains no cancellation point.
+#[inline]
+pub(crate) fn number_without_cancellation_points(body: impl FnOnce() -> Result<()>) -> c_int {
+    number_of(run_without_cancellation_points(body))
+}
+
+#[inline]
+fn number_of(result: Result<()>) -> c_int {
+    match result {
         Ok(()) => 0,
         Err(error) => {
             error.set();

@@ -42,6 +42,7 @@
 //! disabled in [`Options`]; all calls work without them.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod cancel;
 pub mod clock;
 pub mod environment;
 mod epoll;
@@ -64,6 +65,7 @@ mod syscall;
 pub mod thread;
 pub mod usage;
 
+pub use cancel::Uncancellable;
 pub use epoll::{Epoll, EpollEvent};
 pub use error::Error;
 pub use event::Event;

@@ -232,18 +232,12 @@ impl CompletionQueue {
     /// Passes up to `max` completions to `each`, as [`CompletionQueue::poll`] does. `each` is called under the lock of the
     /// CQ and must not use the CQ.
     pub fn poll_with(&self, max: usize, mut each: impl FnMut(WorkCompletion)) -> usize {
-        let found = self.take_ready(max, &mut each);
+        let found = self.queue.ring.take(max, &mut each);
         if found > 0 || max == 0 {
             return found;
         }
         let armed = self.queue.ring.is_armed();
         self.shards().for_each(|shard| shard.poll(self.queue.id, armed));
-        self.queue.ring.take(max, each)
-    }
-
-    /// Passes up to `max` completions that are in the CQ already to `each`. It does not drive the device, and makes no
-    /// system call that could block or be a cancellation point.
-    pub fn take_ready(&self, max: usize, each: impl FnMut(WorkCompletion)) -> usize {
         self.queue.ring.take(max, each)
     }
 

@@ -167,7 +167,7 @@ pub use ferroce_proto::work::{
 };
 pub use ferroce_sys::Options as SocketOptions;
 #[doc(hidden)]
-pub use ferroce_sys::clock;
+pub use ferroce_sys::{Uncancellable, clock};
 pub use ferroce_wire::address::Gid;
 pub use ferroce_wire::number::{Immediate, LKey, Psn, QKey, Qpn, RKey, VirtualAddress};
 pub use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};

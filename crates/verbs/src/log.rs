@@ -1,8 +1,8 @@
 //! Diagnostic messages on standard error, off unless `FERROCE_LOG` asks for them.
 
-use std::io::{IsTerminal, stderr};
+use std::io::{self, IsTerminal, Write, stderr};
 
-use ferroce_sys::environment;
+use ferroce_sys::{Uncancellable, environment};
 use tracing::level_filters::LevelFilter;
 
 /// The variable that sets the level: `error`, `warn`, `info`, `debug` or `trace`.
@@ -28,10 +28,24 @@ pub fn log_to_stderr() -> Result<(), BadLogLevel> {
     // Fails only if the program has a subscriber of its own, which takes precedence.
     let _ = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(stderr)
+        .with_writer(|| UncancelledStderr)
         .with_ansi(stderr().is_terminal())
         .try_init();
     Ok(())
+}
+
+/// Standard error, for threads that may be cancelled.
+struct UncancelledStderr;
+
+impl Write for UncancelledStderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _guard = Uncancellable::new();
+        stderr().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn parse(level: &str) -> Option<LevelFilter> {

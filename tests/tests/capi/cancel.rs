@@ -30,8 +30,24 @@ cases! {
     a_wait_for_a_connection_request_is_cancelled: "get_request";
     a_thread_that_posts_is_cancelled: "post_send";
     a_thread_that_polls_is_cancelled: "poll_cq";
-    posting_and_polling_are_no_cancellation_points: "pending";
     a_wait_that_finds_an_event_is_a_cancellation_point: "pending_event";
+}
+
+/// They defer cancellation only where they do more than to move packets through shared memory.
+#[test]
+fn posting_and_polling_are_no_cancellation_points() {
+    for link in ["memory", "sockets"] {
+        let more = [
+            ("FERROCE_LOG", "trace"),
+            ("FERROCE_TRACE", "/dev/null"),
+            ("FERROCE_FAULTS", "duplication=20%,seed=1"),
+            ("FERROCE_SHARDS", "2"),
+        ];
+        cancel("pending", &[("FERROCE_LOCAL", link)]);
+        for one in more {
+            cancel("pending", &[("FERROCE_LOCAL", link), one]);
+        }
+    }
 }
 
 /// The tracing function is on the stack, too.

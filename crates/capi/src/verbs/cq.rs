@@ -237,7 +237,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 }
 
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, max: c_int, out: *mut ibv_wc) -> c_int {
-    let poll = |how: Poll| {
+    let poll = || {
         // SAFETY: the program's queue.
         let queue = &unsafe { CqHandle::of(cq.cast()) }?.queue;
         let max = usize::try_from(max).map_err(|_| Errno::INVALID)?;
@@ -249,27 +249,9 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, max: c_int, out: *mut i
                 next = next.add(1);
             }
         };
-        let found = match how {
-            Poll::Ready => queue.take_ready(max, each),
-            Poll::Drive => queue.poll_with(max, each),
-        };
-        Ok(found as c_int)
+        Ok(queue.poll_with(max, each) as c_int)
     };
-    // CQEs that are in the CQ already are returned without driving the device.
-    let mut polled = entry::run_without_system_calls(|| poll(Poll::Ready));
-    if polled == Ok(0) {
-        polled = entry::run(|| poll(Poll::Drive));
-    }
-    polled.unwrap_or_else(|error| -error.0)
-}
-
-/// The scope of a poll.
-#[derive(Clone, Copy)]
-enum Poll {
-    /// CQEs in the CQ.
-    Ready,
-    /// Drives the device first.
-    Drive,
+    entry::run_without_cancellation_points(poll).unwrap_or_else(|error| -error.0)
 }
 
 #[inline]

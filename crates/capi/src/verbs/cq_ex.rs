@@ -79,7 +79,7 @@ fn table() -> ibv_cq_ex {
 
 /// Advances to the next CQE: 0, or ENOENT if there is none.
 fn advance(cq: Cq) -> c_int {
-    let moved = entry::run(|| {
+    let moved = entry::run_without_cancellation_points(|| {
         // SAFETY: the program's queue.
         let handle = unsafe { CqHandle::of(cq) }?;
         let one = handle.queue.poll_one().ok_or(Errno(libc::ENOENT))?;
@@ -94,7 +94,7 @@ fn advance(cq: Cq) -> c_int {
 
 /// A field of the current CQE.
 fn field<T: Default>(cq: Cq, of: impl FnOnce(&WorkCompletion) -> T) -> T {
-    let value = entry::run(|| {
+    let value = entry::run_without_cancellation_points(|| {
         // SAFETY: the program's queue.
         let handle = unsafe { CqHandle::of(cq) }?;
         Ok(lock(&handle.current).as_ref().map(of).unwrap_or_default())

@@ -6,7 +6,7 @@ use std::ptr;
 
 use ferroce::{
     Data, Immediate, LKey, Operation, QKey, Qpn, RKey, ReceiveRequest, RemoteAddress, SendRequest,
-    ServiceType, SgList, Sge, UdSendRequest, VirtualAddress, WorkId,
+    ServiceType, SgList, Sge, UdSendRequest, Uncancellable, VirtualAddress, WorkId,
 };
 
 use crate::abi::constants::{send, wr};
@@ -43,13 +43,22 @@ pub(crate) unsafe fn sg_list(list: *const ibv_sge, length: usize) -> Result<SgLi
 /// # Safety
 /// The program may read them.
 pub(crate) unsafe fn gather(out: &mut Vec<u8>, address: usize, length: usize) -> Result<()> {
-    if length > (ferroce::Limits::MAX_INLINE_DATA as usize).saturating_sub(out.len()) {
+    // SAFETY: as the caller promises.
+    out.extend_from_slice(unsafe { inline_bytes(address, length, out.len()) }?);
+    Ok(())
+}
+
+/// The program's bytes at this address, which follow `before` others.
+///
+/// # Safety
+/// The program may read them.
+#[inline]
+unsafe fn inline_bytes<'a>(address: usize, length: usize, before: usize) -> Result<&'a [u8]> {
+    if length > (ferroce::Limits::MAX_INLINE_DATA as usize).saturating_sub(before) {
         return Err(Errno::INVALID);
     }
     // SAFETY: as the caller promises.
-    let bytes = unsafe { entry::list(ptr::with_exposed_provenance::<u8>(address), length) }?;
-    out.extend_from_slice(bytes);
-    Ok(())
+    unsafe { entry::list(ptr::with_exposed_provenance::<u8>(address), length) }
 }
 
 /// The local data of a WR.
@@ -65,10 +74,15 @@ unsafe fn data(request: &ibv_send_wr) -> Result<Data> {
     }
     // SAFETY: as the caller promises.
     let list = unsafe { entry::list(request.sg_list, length) }?;
+    if let [one] = list {
+        // SAFETY: inline data needs no L_Key, but the program must be able to read it.
+        let bytes = unsafe { inline_bytes(one.addr as usize, one.length as usize, 0) }?;
+        return Ok(Data::Inline(bytes.into()));
+    }
     let total: usize = list.iter().map(|one| one.length as usize).sum();
     let mut bytes = Vec::with_capacity(total.min(ferroce::Limits::MAX_INLINE_DATA as usize));
     for one in list {
-        // SAFETY: inline data needs no L_Key, but the program must be able to read it.
+        // SAFETY: as above.
         unsafe { gather(&mut bytes, one.addr as usize, one.length as usize) }?;
     }
     Ok(Data::Inline(bytes.into()))
@@ -215,12 +229,14 @@ pub(crate) unsafe extern "C" fn post_send(
     list: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
-    entry::number(|| {
+    entry::number_without_cancellation_points(|| {
         // SAFETY: the program's queue pair.
         let handle = unsafe { QpHandle::of(qp.cast()) }?;
         let failed = Cell::new(None);
         let requests = Requests { next: list, failed: &failed };
         let posted = if handle.service == ServiceType::UnreliableDatagram {
+            // A process that is sent to for the first time may be asked whether it shares memory.
+            let _guard = Uncancellable::new();
             handle.queue_pair.post_datagrams(Datagrams(requests))
         } else {
             let xrc = handle.service == ServiceType::XrcInitiator;
@@ -272,7 +288,7 @@ pub(crate) unsafe extern "C" fn post_recv(
     list: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    entry::number(|| {
+    entry::number_without_cancellation_points(|| {
         // SAFETY: the program's queue pair.
         let handle = unsafe { QpHandle::of(qp.cast()) }?;
         // SAFETY: the program's list.

@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use libc::iovec;
 use rustix::net::sockopt::socket_error;
 
+use crate::cancel::Uncancellable;
 use crate::net::address::RawAddress;
 use crate::net::control::Control;
 use crate::net::socket::Socket;
@@ -42,6 +43,7 @@ impl Socket {
             message.msg_control = control.as_mut_ptr();
             message.msg_controllen = Control::CAPACITY as _;
             let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+            let _guard = Uncancellable::new();
             // SAFETY: the message refers to locals and to the caller's buffer, each with its length.
             let received = check_length(unsafe {
                 libc::recvmsg(self.fd().as_raw_fd(), &raw mut message, flags)

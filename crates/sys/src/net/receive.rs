@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::{c_uint, iovec, mmsghdr};
 
+use crate::cancel::Uncancellable;
 use crate::error::Error;
 use crate::net::address::RawAddress;
 use crate::net::control::{Control, ControlData};
@@ -166,6 +167,7 @@ impl ReceiveBatch {
             header.msg_controllen = Control::CAPACITY as _;
             header.msg_flags = 0;
         }
+        let _guard = Uncancellable::new();
         // SAFETY: at least `max` headers, each with pointers to its own buffers of `self`, set just now.
         let received = check(unsafe {
             libc::recvmmsg(

@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 
 use libc::{c_int, c_uint, iovec, mmsghdr, msghdr};
 
+use crate::cancel::Uncancellable;
 use crate::error::Error;
 use crate::net::address::RawAddress;
 use crate::net::batch::Batch;
@@ -34,6 +35,7 @@ impl Socket {
         let message = message(batch, bytes, &mut address, &mut control);
         let mut retries = 0;
         loop {
+            let _guard = Uncancellable::new();
             // SAFETY: the message refers to the pieces of the batch and to two locals, which outlive the call.
             let sent = check_length(unsafe {
                 libc::sendmsg(self.fd.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT)
@@ -83,6 +85,7 @@ impl Socket {
     fn send_messages(&self, messages: &mut [mmsghdr]) -> io::Result<usize> {
         let mut retries = 0;
         loop {
+            let _guard = Uncancellable::new();
             // SAFETY: the caller builds the messages from locals and borrowed pieces that outlive the call.
             let sent = check(unsafe {
                 libc::sendmmsg(

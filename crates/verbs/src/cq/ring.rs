@@ -115,10 +115,12 @@ impl<T> Ring<T> {
     }
 
     /// Takes up to `max` entries from the front, and returns their number.
+    #[inline]
     pub(crate) fn take(&self, max: usize, each: impl FnMut(T)) -> usize {
-        if self.length.load(Ordering::Acquire) == 0 {
-            return 0;
-        }
+        if self.length.load(Ordering::Acquire) == 0 { 0 } else { self.drain(max, each) }
+    }
+
+    fn drain(&self, max: usize, each: impl FnMut(T)) -> usize {
         let mut entries = self.lock();
         let count = entries.list.len().min(max);
         entries.list.drain(..count).for_each(each);

@@ -4,12 +4,11 @@
 //! thread that finds the device owned leaves a request and does not wait; see [`ferroce_sys::owned`].
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
-use ferroce_proto::budget::InFlight;
 use ferroce_proto::time::Instant;
-use ferroce_sys::{Guard, Requests, clock};
+use ferroce_sys::{Guard, Requests, Uncancellable, clock};
 
 use super::adapter::{self, Adapter, now};
 use super::deferral::Deferral;
@@ -19,10 +18,10 @@ use super::link::receive_share;
 use super::local_flow::LocalFlow;
 use super::port::Port;
 use super::queue_pair::{Core, Inner, Loss};
-use super::rings::{RingRoute, RingState};
+use super::rings::RingState;
 use super::rx::{Links, Rx};
 use super::schedule::Schedule;
-use super::tx::TxBatch;
+use super::tx::{TurnEnd, TxBatch};
 use crate::event::EventKind;
 use crate::faults::Faults;
 use crate::sync::lock;
@@ -124,6 +123,7 @@ impl Driver {
         }
         let mut now = self.rx.now.unwrap_or_else(now);
         if self.next_timer().is_some_and(|time| time <= now) {
+            let _guard = Uncancellable::new();
             // We may be late ourselves: the response may already be in the socket buffer.
             self.receive_forwarded(adapter);
             for _ in 0..MAX_RX_BEFORE_TIMERS {
@@ -159,7 +159,7 @@ impl Driver {
             }
             inner.timer = None;
             if inner.endpoint.poll_timeout().is_some_and(|due| due <= now) {
-                if inner.ring.as_ref().is_some_and(RingRoute::is_unread) {
+                if inner.ring.as_ref().is_some_and(|route| route.is_unread()) {
                     inner.endpoint.handle_delay(now);
                 }
                 inner.endpoint.handle_timeout(now);
@@ -180,12 +180,12 @@ impl Driver {
 
     /// Accounts for what happened to a QP, and queues the QPs that wait for the credit it returned.
     pub(super) fn update(&mut self, core: &Arc<Core>, inner: &mut Inner, lost: Loss) {
+        // What is in a ring takes no space in a socket.
+        if inner.ring.is_some() {
+            return;
+        }
         let Self { flow, schedule, .. } = self;
-        // In a ring, nothing takes space in a socket.
-        let in_flight = match inner.ring {
-            None => inner.endpoint.in_flight(),
-            Some(_) => InFlight::NONE,
-        };
+        let in_flight = inner.endpoint.in_flight();
         flow.update(&mut inner.flow, in_flight, &mut |core| schedule.push(core));
         if lost.requests || lost.responses {
             tracing::trace!(qpn = core.number.0, ?lost, "packets lost");
@@ -329,11 +329,33 @@ impl Adapter {
         if let Some(guard) = self.driver.try_own() {
             let mut pass = Pass::new(self, guard);
             pass.schedule.push(Arc::clone(core));
-            self.transmit(pass);
+            self.transmit(pass, now());
         } else {
             self.posted.push(core);
             self.drive();
         }
+    }
+
+    /// As [`Adapter::kick`], for a QP that was just posted to and is still locked. A QP that sends through a ring has its turn
+    /// at once, unless others wait for theirs.
+    pub(crate) fn kick_locked(&self, core: &Arc<Core>, mut inner: MutexGuard<'_, Inner>) {
+        let guard = inner.ring.is_some().then(|| self.driver.try_own()).flatten();
+        let Some(guard) = guard else {
+            drop(inner);
+            return self.kick(core);
+        };
+        let mut pass = Pass::new(self, guard);
+        let now = now();
+        let end = if pass.schedule.has_ready() {
+            TurnEnd::Over
+        } else {
+            pass.turn(self, core, &mut inner, now).1
+        };
+        drop(inner);
+        if end != TurnEnd::Done {
+            pass.schedule.push(Arc::clone(core));
+        }
+        self.transmit(pass, now);
     }
 
     /// Queues a QP for the next pass, by whichever thread. For requests that need not be sent at once.
@@ -346,19 +368,18 @@ impl Adapter {
     /// It never receives: the caller may hold locks that the handler of a packet takes.
     pub(crate) fn drive(&self) {
         if let Some(guard) = self.driver.own_or_request(TX) {
-            self.transmit(Pass::new(self, guard));
+            self.transmit(Pass::new(self, guard), now());
         }
     }
 
     /// Transmits everything that is queued, for a thread that posts.
-    fn transmit(&self, mut pass: Pass<'_>) {
+    fn transmit(&self, mut pass: Pass<'_>, mut now: Instant) {
         pass.called();
         let mut left = Requests::NONE;
         for _ in 0..2 {
             pass.schedule.take_posted(&self.posted);
             // ACKs follow the data, in the same system call.
             pass.schedule.release_owed();
-            let now = now();
             pass.transmit_all(self, now, PACKETS_PER_POST);
             self.last_call.store(now.as_nanos(), Ordering::Relaxed);
             if pass.has_backlog() {
@@ -370,6 +391,7 @@ impl Adapter {
             };
             pass = next;
             left = left.and(requests);
+            now = adapter::now();
         }
         self.pass_on(left);
         pass.hand_over();

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ferroce_sys::{Error, Recipient, RxInfo};
+use ferroce_sys::{Error, Recipient, RxInfo, Uncancellable};
 
 use super::adapter::Adapter;
 use super::counters::count;
@@ -97,6 +97,7 @@ impl Adapter {
         if self.forwarding.is_empty() {
             return;
         }
+        let _guard = Uncancellable::new();
         let mut backlog = lock(&self.forwarding.backlog);
         let mut busy: Vec<Recipient> = Vec::new();
         let waiting = std::mem::take(&mut backlog.waiting);

@@ -77,12 +77,15 @@ impl Groups {
         group.map(|group| group.members.clone()).unwrap_or_default()
     }
 
+    /// Whether there are none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
     /// The sockets of all groups. The lock is not held while they are used: the handler of a packet takes it again, which
     /// would deadlock with a thread that waits to change the groups.
     pub(crate) fn sockets(&self) -> Vec<(Arc<Socket>, SocketAddr)> {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return Vec::new();
-        }
         let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
         groups.iter().map(|group| (Arc::clone(&group.socket), group.address)).collect()
     }

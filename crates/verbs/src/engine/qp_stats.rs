@@ -4,6 +4,8 @@
 //! a packet costs a few additions. Nothing is published later by a timer, so that what others read is always current,
 //! also of a process that is stopped or killed.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::{Endpoint, Settings};
 use ferroce_proto::qp::{ServiceType, State};
@@ -187,7 +189,6 @@ impl QpStats {
     /// Adds to a field that no other thread changes meanwhile: the QP is locked.
     #[inline]
     fn add(&self, field: usize, more: u64) {
-        use std::sync::atomic::Ordering::Relaxed;
         let word = self.slot.word(field);
         word.store(word.load(Relaxed).wrapping_add(more), Relaxed);
     }
@@ -226,9 +227,10 @@ impl QpStats {
         let latency = done
             .and_then(|sample| sample.began)
             .filter(|_| matches!(state, State::ReadyToSend | State::SendQueueDrain))
-            .map(|began| now.since(began).as_nanos() as u64);
+            .map(|began| now.nanos_since(began));
         self.slot.update(|slot| {
-            let set = |field: Field, value| slot.set(field as usize, value);
+            let Some(words) = slot.first_words::<{ Field::Histogram as usize }>() else { return };
+            let set = |field: Field, value| words[field as usize].store(value, Relaxed);
             let mut changed = self.changed;
             if changed != 0 {
                 set(Field::Active, now.as_nanos());
@@ -237,8 +239,9 @@ impl QpStats {
                 let class = changed.trailing_zeros() as usize;
                 changed &= changed - 1;
                 let start = Field::Traffic as usize + class * TRAFFIC_WORDS;
-                for (index, value) in self.traffic[class].into_iter().enumerate() {
-                    slot.set(start + index, value);
+                if let Some(published) = words.get(start..start + TRAFFIC_WORDS) {
+                    let values = published.iter().zip(self.traffic[class]);
+                    values.for_each(|(word, value)| word.store(value, Relaxed));
                 }
             }
             set(Field::State, state as u64);

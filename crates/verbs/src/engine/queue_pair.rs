@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ferroce_proto::counters::Counters;
 use ferroce_proto::doorbell::{Doorbell, Ring};
 use ferroce_proto::endpoint::{Endpoint, Event};
 use ferroce_proto::qp::State;
@@ -47,7 +46,7 @@ pub(crate) struct Inner {
     /// The route to the connected peer.
     pub(crate) route: Option<Route>,
     /// Its packets go through shared memory.
-    pub(crate) ring: Option<RingRoute>,
+    pub(crate) ring: Option<Box<RingRoute>>,
     /// The receiver of its last datagram that went through shared memory.
     pub(crate) datagrams: Option<(Receiver, RingRoute)>,
     /// The timer entry in the engine's heap.
@@ -110,7 +109,7 @@ impl Inner {
     /// Sets the route to the connected peer.
     pub(crate) fn set_route(&mut self, route: Route, peer: Qpn, ring: Option<RingRoute>) {
         self.route = Some(route);
-        self.ring = ring;
+        self.ring = ring.map(Box::new);
         self.receiver = Some(Receiver::new(route.destination.ip(), peer));
     }
 }
@@ -128,8 +127,8 @@ impl Core {
             return published;
         }
         let endpoint = &mut inner.endpoint;
-        let counted = endpoint.take_counters();
-        if counted != Counters::default() {
+        if endpoint.has_counters() {
+            let counted = endpoint.take_counters();
             adapter.counters.add(&counted);
             inner.stats.count(&counted);
             published.lost = Loss {

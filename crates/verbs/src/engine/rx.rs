@@ -11,7 +11,7 @@ use ferroce_proto::memory::Memory;
 use ferroce_proto::qp::ServiceType;
 use ferroce_proto::time::Instant;
 use ferroce_proto::ud::Envelope;
-use ferroce_sys::{ReceiveBatch, Recipient, RxDatagram, RxInfo};
+use ferroce_sys::{ReceiveBatch, Recipient, RxDatagram, RxInfo, Uncancellable};
 use ferroce_wire::address::Gid;
 use ferroce_wire::icrc::hidden::{
     Identification, IdentificationHistory, Plausibility, observe_flow,
@@ -167,7 +167,7 @@ impl Driver {
             self.rx.active = usize::MAX;
             some = true;
         }
-        if let Links::One(_) = links {
+        if adapter.port.groups.is_empty() || matches!(links, Links::One(_)) {
             return some;
         }
         for (socket, address) in adapter.port.groups.sockets() {
@@ -197,6 +197,7 @@ impl Driver {
     }
 
     fn dispatch(&mut self, adapter: &Adapter, local: SocketAddr) {
+        let _guard = Uncancellable::new();
         let now = now();
         // Taken out while the packets in it change the rest of the state.
         let Some(batch) = self.rx.batch.take() else { return };
@@ -280,7 +281,7 @@ impl Driver {
                     packet: &packet,
                     packets: 1,
                     bytes,
-                    headers,
+                    headers: &headers,
                     info,
                     identification,
                     now,
@@ -401,7 +402,7 @@ impl Adapter {
             let asked = inner.filter(|_| answer);
             let metadata = PacketMetadata {
                 direction: Direction::In,
-                headers: received.headers,
+                headers: *received.headers,
                 traffic_class: received.info.tos,
                 hop_limit: received.info.hop_limit.unwrap_or(64),
                 identification: received.identification,
@@ -441,7 +442,7 @@ impl Adapter {
             // Only the connected peer's address is accepted, even if the QPN and PSN match. A peer on this host may use
             // another of our addresses: the kernel accepts packets from these addresses from no other host.
             let source = received.info.source.ip();
-            let peer = inner.route.map(|route| route.destination.ip());
+            let peer = inner.route.as_ref().map(|route| route.destination.ip());
             let is_ours = |ip: IpAddr| self.port.has_address(ip);
             if peer != Some(source) && !(peer.is_some_and(is_ours) && is_ours(source)) {
                 return count(self.counters.no_queue_pair());
@@ -482,7 +483,7 @@ pub(crate) struct ReceivedPacket<'a> {
     /// How many it is: one, unless it is a run of a ring.
     pub(crate) packets: u32,
     pub(crate) bytes: &'a [u8],
-    pub(crate) headers: Headers,
+    pub(crate) headers: &'a Headers,
     pub(crate) info: &'a RxInfo,
     pub(crate) identification: Identification,
     pub(crate) now: Instant,

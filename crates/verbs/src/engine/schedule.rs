@@ -30,6 +30,7 @@ impl Posted {
         }
     }
 
+    #[inline]
     fn take(&self, into: &mut VecDeque<Arc<Core>>) {
         if self.some.load(Ordering::Acquire) {
             let mut queue = lock(&self.queue);

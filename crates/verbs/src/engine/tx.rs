@@ -12,7 +12,7 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
 use ferroce_sys::batch::{MAX_BYTES_V6, MAX_SEGMENTS};
 use ferroce_sys::steering::slot_of;
-use ferroce_sys::{Batch, Error};
+use ferroce_sys::{Batch, Error, Uncancellable};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 
@@ -55,6 +55,7 @@ impl Driver {
         }
         let mut sent = false;
         while let Some((route, packet)) = adapter.outbox.pop(self.tx.management) {
+            let _guard = Uncancellable::new();
             self.tx.room()[..packet.len()].copy_from_slice(&packet);
             sent = true;
             self.tx.management += 1;
@@ -89,8 +90,17 @@ impl Driver {
 
     /// Transmits packets of one QP, up to its turn. Returns how many.
     fn transmit(&mut self, adapter: &Adapter, core: &Arc<Core>, now: Instant) -> (usize, TurnEnd) {
-        let mut guard = lock(&core.inner);
-        let inner = &mut *guard;
+        self.turn(adapter, core, &mut lock(&core.inner), now)
+    }
+
+    /// The same for a QP that is locked already.
+    pub(super) fn turn(
+        &mut self,
+        adapter: &Adapter,
+        core: &Arc<Core>,
+        inner: &mut Inner,
+        now: Instant,
+    ) -> (usize, TurnEnd) {
         if inner.destroyed {
             return (0, TurnEnd::Done);
         }
@@ -104,6 +114,7 @@ impl Driver {
             self.schedule.set_timer(core, inner);
             return turn;
         }
+        let _guard = Uncancellable::new();
         let Self { flow, schedule, .. } = self;
         let mut resume = |core| schedule.push(core);
         let mut budget = flow.budget(core, &mut inner.flow, inner.receiver, &mut resume);

@@ -288,9 +288,10 @@ impl QueuePair {
     }
 
     /// Whether its packets reach the peer through memory that both processes share: see [`Local`](crate::Local). Decided
-    /// when it becomes ready to receive.
+    /// when it becomes ready to receive; for UD with each datagram, of which this describes the last.
     pub fn shares_memory(&self) -> bool {
-        lock(&self.shared.core.inner).ring.is_some()
+        let inner = lock(&self.shared.core.inner);
+        inner.ring.is_some() || inner.datagrams.is_some()
     }
 
     fn adapter(&self) -> &Arc<Adapter> {

@@ -131,27 +131,25 @@ impl QueuePair {
         let core = &self.shared.core;
         let (mut count, mut bytes) = (0, 0);
         let mut result = Ok(());
-        let held = {
-            let mut inner = lock(&core.inner);
-            for request in list {
-                let more = length(&request);
-                result = post(&mut inner.endpoint, request);
-                if result.is_err() {
-                    break;
-                }
-                count += 1;
-                bytes += more;
+        let mut inner = lock(&core.inner);
+        for request in list {
+            let more = length(&request);
+            result = post(&mut inner.endpoint, request);
+            if result.is_err() {
+                break;
             }
-            inner.stats.posted(count);
-            if inner.endpoint.state() == State::Error {
-                core.publish_completions(&mut inner, self.adapter(), now());
-            }
-            inner.holds(count, bytes)
-        };
-        if held {
+            count += 1;
+            bytes += more;
+        }
+        inner.stats.posted(count);
+        if inner.endpoint.state() == State::Error {
+            core.publish_completions(&mut inner, self.adapter(), now());
+        }
+        if inner.holds(count, bytes) {
+            drop(inner);
             self.adapter().hold(core);
         } else {
-            self.adapter().kick(core);
+            self.adapter().kick_locked(core, inner);
         }
         Posted { count, result }
     }

@@ -27,6 +27,7 @@ use super::flow::Receiver;
 use super::link::Route;
 use super::queue_pair::Core;
 use super::tx::{DEFAULT_HOPS, MAX_PACKET};
+use crate::headers::Headers;
 use crate::options::Local;
 use crate::sync::lock;
 
@@ -118,8 +119,17 @@ pub(super) struct RingState {
     last_core: Option<(u32, Arc<Core>)>,
     /// A record, copied out of its ring.
     record: Box<[u8]>,
-    /// The last metadata, as it was in the ring and parsed: the next is often the same.
-    last: Option<([u8; INFO], RxInfo)>,
+    /// The last metadata: the next is often the same.
+    last: Option<Metadata>,
+}
+
+/// The metadata of a record.
+#[derive(Debug)]
+struct Metadata {
+    /// As it was in the ring.
+    bytes: [u8; INFO],
+    info: RxInfo,
+    headers: Headers,
 }
 
 impl RingState {

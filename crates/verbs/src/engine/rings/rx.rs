@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferroce_memory::Placement;
+use ferroce_proto::endpoint::Pending;
 use ferroce_proto::time::Instant;
 use ferroce_sys::ring::{Broken, Taken};
-use ferroce_sys::{Incoming, RxDatagram, RxInfo, forward_header};
+use ferroce_sys::{Incoming, RxDatagram, RxInfo, Uncancellable, forward_header};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::packet::Packet;
@@ -16,10 +17,9 @@ use ferroce_wire::transport::Bth;
 use super::super::adapter::{Adapter, now};
 use super::super::counters::count;
 use super::super::driver::Driver;
-use super::super::port::Port;
 use super::super::queue_pair::{Core, Inner};
 use super::super::rx::{ReceivedPacket, destination};
-use super::{INFO, MAX_PACKET, RING_SIZE, RingState, run};
+use super::{INFO, MAX_PACKET, Metadata, RING_SIZE, RingState, run};
 use crate::headers::{Headers, ICRC};
 use crate::sync::lock;
 
@@ -33,6 +33,7 @@ const FEW: usize = 4;
 
 impl RingState {
     /// Looks up the rings to receive from.
+    #[inline]
     fn refresh(&mut self, adapter: &Adapter) {
         let version = adapter.rings.version.load(Ordering::Acquire);
         if version != self.version {
@@ -60,19 +61,27 @@ impl RingState {
         header.map_or(1, |header| run::packets(&Bth::parse(header), payload, mtu))
     }
 
-    /// The metadata of the record; `None` if it makes no sense. What comes from a process on this host cannot come from the
-    /// address of another, whatever that process writes.
-    fn info(&mut self, port: &Port) -> Option<RxInfo> {
+    /// The metadata of the record, and the record itself; `None` if it makes no sense. What comes from a process on this
+    /// host cannot come from the address of another, whatever that process writes.
+    #[inline]
+    fn info(&mut self, adapter: &Adapter) -> Option<(&Metadata, &mut [u8])> {
         let (found, _) = self.record.split_first_chunk::<INFO>()?;
-        if let Some((_, info)) = self.last.filter(|(bytes, _)| bytes == found) {
-            return Some(info);
+        if self.last.as_ref().is_none_or(|last| last.bytes != *found) {
+            self.last = Some(Metadata::parse(found, adapter)?);
         }
-        let info = forward_header::decode(found)?;
-        if !port.is_here(info.source.ip()) || !port.is_here(info.destination) {
+        Some((self.last.as_ref()?, &mut self.record))
+    }
+}
+
+impl Metadata {
+    fn parse(bytes: &[u8; INFO], adapter: &Adapter) -> Option<Self> {
+        let info = forward_header::decode(bytes)?;
+        let is_here = |ip| adapter.port.is_here(ip);
+        if !is_here(info.source.ip()) || !is_here(info.destination) {
             return None;
         }
-        self.last = Some((*found, info));
-        Some(info)
+        let destination = SocketAddr::new(info.destination, adapter.options.port);
+        Some(Self { bytes: *bytes, info, headers: Headers { source: info.source, destination } })
     }
 }
 
@@ -85,6 +94,7 @@ impl Driver {
         }
         let mut some = self.receive_bursts(adapter);
         if adapter.rings.is_ending.load(Ordering::Acquire) {
+            let _guard = Uncancellable::new();
             self.rings.refresh(adapter);
             // Others may go on sending, but a ring does not hold more than this.
             let bursts =
@@ -173,6 +183,7 @@ impl Driver {
                 }
             }
             if let (Some(core), Some(inner)) = (&core, &mut locked) {
+                self.acknowledge(adapter, core, inner, now);
                 self.received(adapter, core, inner, now);
             }
             drop(locked);
@@ -185,6 +196,24 @@ impl Driver {
         result
     }
 
+    /// Sends the ACK that a QP owes through its ring, if there is nothing else to send. It costs no system call, so it does
+    /// not wait for other packets as it does with sockets; and while it is locked, it is cheapest.
+    fn acknowledge(
+        &mut self,
+        adapter: &Adapter,
+        core: &Arc<Core>,
+        inner: &mut Inner,
+        now: Instant,
+    ) {
+        if inner.endpoint.pending() != Pending::Ack || inner.destroyed {
+            return;
+        }
+        if let Some(mut route) = inner.ring.take() {
+            self.transmit_to_ring(adapter, core, inner, &mut route, now);
+            inner.ring = Some(route);
+        }
+    }
+
     fn ring_packet(
         &mut self,
         adapter: &Adapter,
@@ -193,9 +222,6 @@ impl Driver {
         taken: &Taken<'_>,
         now: Instant,
     ) {
-        let Some(info) = self.rings.info(&adapter.port) else {
-            return count(adapter.counters.malformed());
-        };
         let (mtu, is_captured) = (inner.endpoint.path_mtu(), adapter.tap().is_some());
         let packets = self.rings.packets(taken.length, mtu);
         // Only the payload of a run is nothing but copied.
@@ -203,29 +229,33 @@ impl Driver {
         if shared.is_none() {
             self.rings.complete(taken);
         }
-        let Some(bytes) = self.rings.record.get_mut(INFO..taken.length) else {
+        let record = self.rings.info(adapter);
+        let Some((Metadata { info, headers, .. }, record)) = record else {
             return count(adapter.counters.malformed());
         };
-        let local = SocketAddr::new(info.destination, adapter.options.port);
-        let headers = Headers { source: info.source, destination: local };
+        let Some(bytes) = record.get_mut(INFO..taken.length) else {
+            return count(adapter.counters.malformed());
+        };
         let mut deliver = |bytes: &mut [u8], packets: u32| {
             if is_captured {
-                add_icrc(bytes, &headers);
+                add_icrc(bytes, headers);
             }
-            let parsed = Packet::parse(bytes);
-            let Ok(packet) = &parsed else { return count(adapter.counters.malformed()) };
+            let mut packet = Packet::default();
+            if packet.read(bytes).is_err() {
+                return count(adapter.counters.malformed());
+            }
             let length = bytes.len() + (packets as usize - 1) * run::OVERHEAD;
-            if !adapter.admits_form(packet) {
+            if !adapter.admits_form(&packet) {
                 return;
             }
             adapter.counters.received_locally(packets, length);
             let identification = Identification::of_segment(0);
             let received = ReceivedPacket {
-                packet,
+                packet: &packet,
                 packets,
                 bytes,
                 headers,
-                info: &info,
+                info,
                 identification,
                 now,
             };
@@ -247,16 +277,17 @@ impl Driver {
 
     /// Handles a packet as one from a socket: for faults, and for packets whose QP does not exist.
     fn ring_datagram(&mut self, adapter: &Adapter, mtu: u16, length: usize, now: Instant) {
-        let Some(info) = self.rings.info(&adapter.port) else {
+        let _guard = Uncancellable::new();
+        let Some((&Metadata { info, headers, .. }, _)) = self.rings.info(adapter) else {
             return count(adapter.counters.malformed());
         };
         let mut record = std::mem::take(&mut self.rings.record);
-        let local = SocketAddr::new(info.destination, adapter.options.port);
         if let Some(bytes) = record.get_mut(INFO..length) {
             let mut deliver = |bytes: &mut [u8]| {
-                add_icrc(bytes, &Headers { source: info.source, destination: local });
+                add_icrc(bytes, &headers);
                 let info = RxInfo { length: bytes.len(), segment: bytes.len(), ..info };
-                self.datagram(adapter, &RxDatagram { info: &info, data: bytes }, local, now);
+                let datagram = RxDatagram { info: &info, data: bytes };
+                self.datagram(adapter, &datagram, headers.destination, now);
             };
             let packets =
                 Packet::parse(bytes).map(|one| run::packets(&one.bth, one.payload_len, mtu));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ferroce_proto::budget::Budget;
+use ferroce_proto::budget::{Budget, Pending};
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
 use ferroce_sys::ring::{Broken, Producer};
@@ -42,7 +42,13 @@ impl Driver {
         inner.endpoint.set_max_run(max_run as u32);
         while packets < TURN {
             match write_packet(adapter, inner, core, route, &mut producer, now, tap) {
-                Written::Packets(count) => packets += count,
+                Written::Packets(count) => {
+                    packets += count;
+                    if inner.endpoint.pending() == Pending::Nothing {
+                        end = TurnEnd::Done;
+                        break;
+                    }
+                }
                 Written::Nothing => {
                     end = TurnEnd::Done;
                     break;
@@ -185,7 +191,9 @@ pub(super) fn write_packet(
         // Before it is sent: otherwise the response could be captured first.
         tap.record(&metadata, &room[..whole]);
     } else {
-        room[length..whole].fill(0);
+        if let Some(icrc) = room[length..].first_chunk_mut::<ICRC>() {
+            *icrc = [0; ICRC];
+        }
     }
     producer.commit(INFO + whole);
     let packets = run::packets(&bth, payload, inner.endpoint.path_mtu());
