@@ -182,7 +182,8 @@ mod full {
         qperf_rc_bw:            Same  QPERF, "-t 1 -cm1 @ rc_bw"                => bandwidth;
         qperf_rc_bw_two:        Other QPERF, "-t 1 -cm1 @ rc_bw"                => bandwidth;
         qperf_rc_lat:           Same  QPERF, "-t 1 -cm1 @ rc_lat"               => latency;
-        qperf_ud_bw:            Same  QPERF, "-t 1 @ ud_bw"                     => both_bandwidths;
+        // Its default of 2 KiB does not fit into a packet on Ethernet.
+        qperf_ud_bw:            Same  QPERF, "-t 1 -m 1024 @ ud_bw"             => both_bandwidths;
         qperf_write_bw:         Same  QPERF, "-t 1 -cm1 @ rc_rdma_write_bw"     => bandwidth;
         qperf_read_bw:          Same  QPERF, "-t 1 -cm1 @ rc_rdma_read_bw"      => bandwidth;
         qperf_read_bw_two:      Other QPERF, "-t 1 -cm1 @ rc_rdma_read_bw"      => bandwidth;

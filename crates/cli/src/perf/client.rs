@@ -52,13 +52,16 @@ pub(super) fn run(args: &PerfArgs) -> Result<(Outcome, Option<i32>), Failure> {
     let route = Route::open(&control, options, args.threads)?;
     let test = Arc::new(args.test(route.mtu()).map_err(Failure::Other)?);
     let session = connect(control, route, &test)?;
-    let link = if session.shares_memory() { Link::SharedMemory } else { Link::Sockets };
-    let mut outcome = Outcome::new(server, args.host.is_none(), link, &test);
+    let mut outcome = Outcome::new(server, args.host.is_none(), &test);
     for (number, &size) in test.sizes.iter().enumerate() {
         let row = measure(&session, &test, number, args.quiet || args.json)?;
         // A size that was interrupted early may have no messages.
         if row.messages > 0 {
             outcome.results.push(row);
+        }
+        // Of UD it is known only now.
+        if session.shares_memory() {
+            outcome.link = Link::SharedMemory;
         }
         if session.is_interrupted() {
             outcome.interrupted = Some(size);

@@ -64,7 +64,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn new(server: SocketAddr, own_server: bool, link: Link, test: &Test) -> Self {
+    pub(super) fn new(server: SocketAddr, own_server: bool, test: &Test) -> Self {
         let parameters = Parameters {
             amount: test.amount,
             qps: test.qps,
@@ -83,7 +83,7 @@ impl Outcome {
             transport: test.transport,
             server,
             own_server,
-            link,
+            link: Link::Sockets,
             parameters,
             results: Vec::new(),
             interrupted: None,

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::support::FERROCE;
@@ -15,9 +15,14 @@ const SMALL: [&str; 7] = ["compare", "--size", "1000003", "--chunk", "64K", "--r
 const SIZE: u64 = 1_000_003;
 const CHUNKS: u64 = 16;
 
+/// Runs a comparison of all links, whatever the tests around it use.
+fn compare(scratch: &Scratch, arguments: &[&str]) -> Output {
+    scratch.command(FERROCE, arguments).env_remove("FERROCE_LOCAL").output().unwrap()
+}
+
 fn json(scratch: &Scratch, more: &[&str]) -> Value {
     let arguments = [&SMALL[..], &["--json"], more].concat();
-    serde_json::from_str(&success(&scratch.ferroce(&arguments))).unwrap()
+    serde_json::from_str(&success(&compare(scratch, &arguments))).unwrap()
 }
 
 fn names(json: &Value) -> Vec<&str> {
@@ -96,7 +101,7 @@ fn the_links_are_selectable_and_named() {
     assert_eq!(names(&json), wire);
     assert_eq!(json["verified"], false);
     assert!(json["methods"].as_array().unwrap().iter().all(|one| one["verified_bytes"] == 0));
-    let out = success(&scratch.ferroce(&SMALL));
+    let out = success(&compare(&scratch, &SMALL));
     for words in [
         "1000003 bytes in chunks of 64 KiB, 2 rounds",
         "RDMA WRITE (shared memory)",
@@ -123,6 +128,7 @@ fn ipv6_works() {
 fn server(more: &[&str]) -> Server {
     let mut command = Command::new(FERROCE);
     command.args(["compare", "--server", "--json", "--listen", "127.0.0.1:0"]).args(more);
+    command.env_remove("FERROCE_LOCAL");
     Server::start(&mut command)
 }
 

@@ -285,6 +285,9 @@ impl Connection {
         match completion.status {
             Status::Success => None,
             Status::Flushed => Some(Outcome::Closed),
+            // The link fails only when the process of the peer has ended. Linux disconnects then, and here the message that
+            // does that may come later than this.
+            Status::RetryExceeded if self.queue_pair.shares_memory() => Some(Outcome::Closed),
             Status::RetryExceeded | Status::RnrRetryExceeded => {
                 Some(Outcome::Failed(libc::ETIMEDOUT))
             }
