@@ -3,7 +3,7 @@
 use ferroce_wire::number::{Psn, Qpn};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::NakCode;
-use ferroce_wire::transport::Bth;
+use ferroce_wire::transport::{Aeth, Bth};
 
 use super::{Endpoint, Event, Transport};
 use crate::budget::{Budget, InFlight, Pending, Progress};
@@ -222,6 +222,15 @@ impl<R: Copy> Endpoint<R> {
                 Some(OutboundPacket { route: Some(datagram.route), transmit: datagram.transmit })
             }
             Transport::Datagram(_) | Transport::None => None,
+        }
+    }
+
+    /// What [`Endpoint::poll_transmit`] would return, if [`Endpoint::pending`] is an ACK: its two headers. ACKs are as many
+    /// as messages, and simpler.
+    pub fn take_ack(&mut self) -> Option<(Bth, Aeth)> {
+        match &mut self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.take_ack(),
+            _ => None,
         }
     }
 

@@ -7,7 +7,7 @@ use ferroce_wire::number::{PKey, Psn, Qpn};
 use ferroce_wire::opcode::{Opcode, Operation, Transport};
 use ferroce_wire::packet::{ExtensionHeaders, Packet};
 use ferroce_wire::syndrome::{NakCode, RnrTimer};
-use ferroce_wire::transport::Bth;
+use ferroce_wire::transport::{Aeth, Bth};
 
 use super::keepalive::{Keepalive, Silent};
 use super::requester::{Requester, Sending};
@@ -426,6 +426,11 @@ impl QueuePair {
             return self.responder.poll_transmit(&self.config, max_run);
         }
         self.keepalive.poll_transmit(next, &self.config)
+    }
+
+    /// What [`QueuePair::poll_transmit`] would return, if [`QueuePair::pending`] is an ACK: its two headers.
+    pub fn take_ack(&mut self) -> Option<(Bth, Aeth)> {
+        self.responder.take_ack(&self.config)
     }
 
     /// Begins to ask a silent peer whether it is there, if the owner wants that. On a link that loses nothing, its end

@@ -226,6 +226,21 @@ impl Responses {
         }
     }
 
+    /// Takes the next response if it is a positive ACK, which consists of these two headers.
+    pub(super) fn take_ack(&mut self, config: &Config) -> Option<(Bth, Aeth)> {
+        let Response { sequence, msn, kind: ResponseKind::Acknowledge(syndrome) } =
+            *self.queue.front()?
+        else {
+            return None;
+        };
+        if !syndrome.is_ack() {
+            return None;
+        }
+        self.queue.pop_front();
+        let bth = header(Opcode::RC_ACKNOWLEDGE, sequence, config);
+        Some((bth, Aeth { syndrome, msn: Msn(msn & 0xff_ffff) }))
+    }
+
     /// The next packet, or a run of up to `max_run` MIDDLE packets with the payload of all.
     pub(super) fn poll_transmit(
         &mut self,
@@ -284,16 +299,21 @@ impl Responses {
         if last {
             self.queue.pop_front();
         }
-        let bth = Bth {
-            opcode: config.role.opcode(opcode),
-            // As in requests (IBA 17.2.8).
-            migrated: true,
-            pad: pad(payload.len()),
-            partition: config.partition,
-            destination: config.destination,
-            psn: position.psn(),
-            ..Bth::default()
-        };
+        let bth = Bth { pad: pad(payload.len()), ..header(opcode, position, config) };
         Some(Transmit { bth, extensions, payload, by })
+    }
+}
+
+/// The BTH of a response without payload.
+#[inline]
+fn header(opcode: Opcode, position: Sequence, config: &Config) -> Bth {
+    Bth {
+        opcode: config.role.opcode(opcode),
+        // As in requests (IBA 17.2.8).
+        migrated: true,
+        partition: config.partition,
+        destination: config.destination,
+        psn: position.psn(),
+        ..Bth::default()
     }
 }

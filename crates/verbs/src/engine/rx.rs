@@ -365,6 +365,7 @@ impl Adapter {
     }
 
     /// Checks the opcode and partition of a packet or of a run.
+    #[inline]
     pub(super) fn admits_form(&self, packet: &Packet<'_>) -> bool {
         if packet.bth.version != 0 || packet.bth.opcode.info().is_none() {
             count(self.counters.malformed());

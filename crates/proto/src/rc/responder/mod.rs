@@ -19,6 +19,7 @@ use ferroce_wire::number::{Psn, Qpn};
 use ferroce_wire::opcode::{OpcodeInfo, Operation};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::{NakCode, SyndromeKind};
+use ferroce_wire::transport::{Aeth, Bth};
 
 use super::queue_pair::{Config, Role};
 use super::responses::{Response, ResponseKind, Responses};
@@ -182,6 +183,10 @@ impl Responder {
         max_run: u32,
     ) -> Option<Transmit<'static>> {
         self.responses.poll_transmit(config, max_run)
+    }
+
+    pub(super) fn take_ack(&mut self, config: &Config) -> Option<(Bth, Aeth)> {
+        self.responses.take_ack(config)
     }
 
     /// Handles a packet of a request, or a run of `packets` MIDDLE packets.

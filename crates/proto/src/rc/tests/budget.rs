@@ -190,6 +190,36 @@ fn pending_is_an_ack_until_there_is_more_to_send() {
 }
 
 #[test]
+fn an_ack_that_is_taken_is_the_one_that_would_be_sent() {
+    let owes_ack = || {
+        let mut pair = clean(1024);
+        for id in 0..3 {
+            pair.hosts[0].qp.post_send(write(id, 8)).unwrap();
+        }
+        pair.drain();
+        while pair.step() && pair.hosts[1].qp.pending() != Pending::Ack {}
+        pair
+    };
+    let (mut one, mut other) = (owes_ack(), owes_ack());
+    let Host { qp, memory, .. } = &mut other.hosts[1];
+    let mut budget = Budget::UNLIMITED;
+    let sent = qp.poll_transmit(other.now, &mut budget, memory).unwrap();
+    let (bth, aeth) = one.hosts[1].qp.take_ack().unwrap();
+    assert_eq!((bth, Some(aeth)), (sent.bth, sent.extensions.aeth));
+    assert_eq!(one.hosts[1].qp.pending(), Pending::Nothing);
+    assert!(one.hosts[1].qp.take_ack().is_none());
+
+    // A NAK is not.
+    let mut pair = clean(1024);
+    pair.lost = [0].into();
+    pair.hosts[0].qp.post_send(write(1, 2 * 1024)).unwrap();
+    pair.drain();
+    assert!(pair.step());
+    assert!(pair.hosts[1].qp.take_ack().is_none());
+    assert_eq!(pair.hosts[1].qp.pending(), Pending::Urgent);
+}
+
+#[test]
 fn naks_and_cnps_are_urgent() {
     let mut pair = clean(1024);
     pair.lost = [0].into();

@@ -17,7 +17,18 @@ pub(super) const MAX_PAYLOAD: usize = 64 << 10;
 pub(super) const OVERHEAD: usize = Bth::LEN + ICRC;
 
 /// The packets of a run that starts with this header; 1 if it is a single packet.
+#[inline]
 pub(super) fn packets(bth: &Bth, payload: usize, mtu: u16) -> u32 {
+    if is_single(payload, mtu) { 1 } else { packets_of_long(bth, payload, mtu) }
+}
+
+/// Whether so much payload is one packet, whatever its header.
+#[inline]
+pub(super) fn is_single(payload: usize, mtu: u16) -> bool {
+    payload <= usize::from(mtu)
+}
+
+fn packets_of_long(bth: &Bth, payload: usize, mtu: u16) -> u32 {
     let mtu = usize::from(mtu);
     let Some(info) = bth.opcode.info() else { return 1 };
     let forms_runs =

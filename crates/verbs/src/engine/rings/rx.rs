@@ -19,6 +19,7 @@ use super::super::counters::count;
 use super::super::driver::Driver;
 use super::super::queue_pair::{Core, Inner};
 use super::super::rx::{ReceivedPacket, destination};
+use super::tx::write_ack;
 use super::{INFO, MAX_PACKET, Metadata, RING_SIZE, RingState, run};
 use crate::headers::{Headers, ICRC};
 use crate::sync::lock;
@@ -55,9 +56,13 @@ impl RingState {
     }
 
     /// The packets of the record, which is this long, by its first header.
+    #[inline]
     fn packets(&self, length: usize, mtu: u16) -> u32 {
-        let header = self.record.get(INFO..).and_then(<[u8]>::first_chunk);
         let payload = length.saturating_sub(INFO + Bth::LEN + ICRC);
+        if run::is_single(payload, mtu) {
+            return 1;
+        }
+        let header = self.record.get(INFO..).and_then(<[u8]>::first_chunk);
         header.map_or(1, |header| run::packets(&Bth::parse(header), payload, mtu))
     }
 
@@ -209,7 +214,9 @@ impl Driver {
             return;
         }
         if let Some(mut route) = inner.ring.take() {
-            self.transmit_to_ring(adapter, core, inner, &mut route, now);
+            if !write_ack(adapter, inner, &mut route) {
+                self.transmit_to_ring(adapter, core, inner, &mut route, now);
+            }
             inner.ring = Some(route);
         }
     }
@@ -259,7 +266,9 @@ impl Driver {
                 identification,
                 now,
             };
-            adapter.record(&received, Some(inner));
+            if is_captured {
+                adapter.record(&received, Some(inner));
+            }
             match shared {
                 None => adapter.deliver(core, inner, &received),
                 Some(shared) => {

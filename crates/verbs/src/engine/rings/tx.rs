@@ -8,6 +8,7 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
 use ferroce_sys::ring::{Broken, Producer};
 use ferroce_wire::icrc::hidden::Identification;
+use ferroce_wire::transport::{Aeth, Bth};
 
 use super::super::adapter::Adapter;
 use super::super::driver::Driver;
@@ -124,6 +125,28 @@ impl RingTo {
             self.ring.wake();
         }
     }
+}
+
+/// Writes the ACK that a QP owes to its ring, if nobody captures it and there is space. Returns whether it did.
+pub(super) fn write_ack(adapter: &Adapter, inner: &mut Inner, route: &mut RingRoute) -> bool {
+    const LENGTH: usize = Bth::LEN + Aeth::LEN + ICRC;
+    if adapter.tap().is_some() || route.to.ended.load(Ordering::Relaxed) {
+        return false;
+    }
+    let mut producer = lock(&route.to.ring.producer);
+    let Ok(Some(room)) = producer.room(INFO + LENGTH) else { return false };
+    let Some((info, packet)) = room.split_first_chunk_mut::<INFO>() else { return false };
+    let Some((headers, icrc)) = packet.split_last_chunk_mut::<ICRC>() else { return false };
+    let Some((first, second)) = headers.split_first_chunk_mut() else { return false };
+    let Some((bth, aeth)) = inner.endpoint.take_ack() else { return false };
+    (*info, *first, *icrc) = (route.info, bth.to_bytes(), [0; ICRC]);
+    second.copy_from_slice(&aeth.to_bytes());
+    producer.commit(INFO + LENGTH);
+    inner.stats.sent(&bth, Some(aeth), 0, 1);
+    adapter.counters.sent_locally(1, LENGTH);
+    route.to.show(&mut producer);
+    route.sent = producer.position();
+    true
 }
 
 /// Writes the next packet of a QP to a ring.
