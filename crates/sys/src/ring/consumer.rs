@@ -85,6 +85,7 @@ impl Consumer {
     }
 
     /// Whether there are no records.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         let tail = self.memory.control().map(super::Control::tail);
         tail.is_none_or(|tail| tail == self.head.load(Ordering::Relaxed))

@@ -9,9 +9,9 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(ferroce_loom))]
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// A value in a cache line of its own.
+/// A value in two cache lines of its own: processors fetch them in pairs.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 struct Line<T>(T);
 
 /// The first bytes of the shared memory. New memory, which is zero, is an empty ring.

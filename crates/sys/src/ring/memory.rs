@@ -7,7 +7,7 @@ use std::ptr::{NonNull, null_mut};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use super::Control;
+use super::{ALIGNMENT, Control};
 use crate::net::device_fd;
 
 /// The seals that a mapping requires: the file can neither shrink, which would turn accesses into signals, nor grow.
@@ -137,6 +137,29 @@ impl RingMemory {
         let offset = self.control + (position as usize & (self.size - 1));
         // SAFETY: the records are mapped twice, so every masked position has a whole ring behind it.
         unsafe { self.address.as_ptr().add(offset) }
+    }
+}
+
+impl RingMemory {
+    /// Asks for the cache lines of `length` bytes at a position, to write to them. The other process has them, so otherwise
+    /// the next locked instruction would wait until they have come.
+    #[inline]
+    pub(super) fn prefetch_for_writing(&self, position: u64, length: usize) {
+        let start = self.at(position);
+        for offset in (0..length).step_by(ALIGNMENT) {
+            // SAFETY: inside the mapping. It changes no contents, and processors that do not have it ignore it.
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            unsafe {
+                std::arch::asm!("prefetchw [{}]", in(reg) start.add(offset), options(nostack, readonly, preserves_flags));
+            }
+            // SAFETY: as above.
+            #[cfg(all(target_arch = "aarch64", not(miri)))]
+            unsafe {
+                std::arch::asm!("prfm pstl1keep, [{}]", in(reg) start.add(offset), options(nostack, readonly, preserves_flags));
+            }
+            #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+            let _ = (start, offset);
+        }
     }
 }
 
