@@ -140,8 +140,11 @@ impl Difference {
     }
 
     fn holds(&self, ours: &BTreeSet<String>, theirs: &BTreeSet<String>) -> bool {
-        let is = |values: &BTreeSet<String>, wanted: &str| {
-            wanted.is_empty() || values.iter().eq([wanted])
+        let is = |values: &BTreeSet<String>, wanted: &str| match wanted.split_once(" to ") {
+            Some((first, last)) => {
+                values.iter().all(|value| (first..=last).contains(&value.as_str()))
+            }
+            None => wanted.is_empty() || values.iter().eq([wanted]),
         };
         is(ours, self.ours) && is(theirs, self.theirs) && ours != theirs
     }
