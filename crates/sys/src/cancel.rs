@@ -4,7 +4,7 @@
 //! system call are such points, also where Rust's standard library calls them. Rust code does not expect that, so functions
 //! for C programs defer cancellation until they return.
 //!
-//! Deferring takes as long as a tenth of a message through shared memory. So calls that post and poll do it only where they do
+//! Deferring takes 4 % of the time of a message through shared memory. So calls that post and poll do it only where they do
 //! more than that: around packets from sockets, timers, and the system calls that are made through libc. rustix makes its
 //! own without the C library.
 

@@ -38,7 +38,7 @@ pub(crate) unsafe fn sg_list(list: *const ibv_sge, length: usize) -> Result<SgLi
     })
 }
 
-/// Appends the program's bytes at this address. More bytes than any QP takes inline are not read: they may not exist.
+/// Appends the program's bytes at this address.
 ///
 /// # Safety
 /// The program may read them.
@@ -48,7 +48,8 @@ pub(crate) unsafe fn gather(out: &mut Vec<u8>, address: usize, length: usize) ->
     Ok(())
 }
 
-/// The program's bytes at this address, which follow `before` others.
+/// The program's bytes at this address, which follow `before` others. More bytes than any QP takes inline are not read: they
+/// may not exist.
 ///
 /// # Safety
 /// The program may read them.

@@ -202,6 +202,7 @@ impl<R: Copy> Endpoint<R> {
     /// Reports to the state machine what the transport did on its own.
     #[inline]
     pub(super) fn sync_state(&mut self) {
+        // Nearly always there is nothing to report, and this is called for every packet.
         if let Transport::Reliable(queue_pair) = &self.transport {
             if queue_pair.fault().is_none() && !self.machine.is_draining() {
                 return;

@@ -285,8 +285,8 @@ impl Connection {
         match completion.status {
             Status::Success => None,
             Status::Flushed => Some(Outcome::Closed),
-            // The link fails only when the process of the peer has ended. Linux disconnects then, and here the message that
-            // does that may come later than this.
+            // A peer that is only slow is waited for, so its process or its queue pair is gone. Linux disconnects then; here the
+            // message that does so may come later than this.
             Status::RetryExceeded if self.queue_pair.shares_memory() => Some(Outcome::Closed),
             Status::RetryExceeded | Status::RnrRetryExceeded => {
                 Some(Outcome::Failed(libc::ETIMEDOUT))

@@ -138,9 +138,7 @@ impl RingMemory {
         // SAFETY: the records are mapped twice, so every masked position has a whole ring behind it.
         unsafe { self.address.as_ptr().add(offset) }
     }
-}
 
-impl RingMemory {
     /// Asks for the cache lines of `length` bytes at a position, to write to them. The other process has them, so otherwise
     /// the next locked instruction would wait until they have come.
     #[inline]

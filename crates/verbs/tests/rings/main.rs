@@ -439,6 +439,27 @@ fn a_forked_child_does_not_have_the_memory() {
     assert_eq!((ended, status), (child, 0), "the child failed");
 }
 
+/// A program that ends after its last receive owes no ACK: its peer would fail.
+#[test]
+fn what_was_received_is_acknowledged() {
+    let context = open_alone(&shared());
+    let (one, other) = pair(&context, ServiceType::ReliableConnection, 4096);
+    for id in 0..200 {
+        other.post_receive(id, 0, 64);
+        let before = context.statistics().local_packets_out;
+        one.post(id, Operation::SEND, 0, 64);
+        let done = loop {
+            if let Some(done) = other.completions.poll_one() {
+                break done;
+            }
+        };
+        assert_eq!((done.id, done.status), (WorkId(id), Status::Success));
+        let sent = context.statistics().local_packets_out - before;
+        assert_eq!(sent, 2, "message {id} and its ACK");
+        one.expect(id);
+    }
+}
+
 /// The device thread goes to sleep while another thread finds the ring full, and the other way round.
 #[test]
 fn a_full_ring_stops_neither_side() {
