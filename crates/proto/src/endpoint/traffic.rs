@@ -334,6 +334,15 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
+    /// Whether there are completions of the send queue, and none of the receive queue.
+    #[inline]
+    pub fn has_only_send_completions(&self) -> bool {
+        match &self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.has_only_send_completions(),
+            _ => false,
+        }
+    }
+
     /// In ERR, flushes one request of the QP's own RQ and returns its completion. Requests in an SRQ belong to no QP
     /// (IBA 10.2.9).
     pub fn flush_receive(&self, receives: &mut ReceiveQueue) -> Option<Completion> {

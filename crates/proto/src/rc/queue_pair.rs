@@ -583,6 +583,12 @@ impl QueuePair {
         self.receive_done.pop_front()
     }
 
+    /// Whether there are completions of the send queue, and none of the receive queue.
+    #[inline]
+    pub fn has_only_send_completions(&self) -> bool {
+        !self.send_done.is_empty() && self.receive_done.is_empty()
+    }
+
     /// When to call [`QueuePair::handle_timeout`] and poll for packets, if nothing happens earlier.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {

@@ -11,6 +11,8 @@
 mod datagrams;
 mod run;
 mod rx;
+#[cfg(test)]
+mod tests;
 mod tx;
 
 use std::collections::HashMap;

@@ -213,6 +213,11 @@ impl Driver {
         if inner.endpoint.pending() != Pending::Ack || inner.destroyed {
             return;
         }
+        // The program polls for its own requests while it watches its memory for WRITEs. The ACK follows its reply, so that the
+        // peer, which does the same, polls until both are there.
+        if inner.endpoint.has_only_send_completions() {
+            return;
+        }
         if let Some(mut route) = inner.ring.take() {
             if !write_ack(adapter, inner, &mut route) {
                 self.transmit_to_ring(adapter, core, inner, &mut route, now);

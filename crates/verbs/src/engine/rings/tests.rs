@@ -1,0 +1,72 @@
+//! When ACKs are sent through rings. The test owns both devices, so that nothing is received before it says so.
+
+use ferroce_sys::Guard;
+use support::{Side, connect, gid_index, open_alone, side};
+
+#[path = "../../../tests/support/mod.rs"]
+mod support;
+
+use super::*;
+use crate::{Congestion, Context, Operation, Options, ServiceType};
+
+fn own(context: &Context) -> Guard<'_, Driver> {
+    loop {
+        match context.adapter().driver.try_own() {
+            Some(guard) => return guard,
+            None => std::thread::yield_now(),
+        }
+    }
+}
+
+/// Posts, and waits until the packet is in the ring.
+fn post(side: &Side, operation: Operation) {
+    let sent = || side.queue_pair.context().statistics().local_packets_out;
+    let before = sent();
+    side.post(0, operation, 0, 64);
+    while sent() == before {
+        std::thread::yield_now();
+    }
+}
+
+/// Lets the first side receive an ACK and this message in one burst. Returns how many ACKs it has sent, and whether it owes
+/// one.
+fn answered_together(message: impl Fn(&Side) -> Operation) -> (u64, bool) {
+    let options = Options::default().with_local(Local::Memory);
+    // Two devices with different options have rings between them, like two processes.
+    let contexts = [options.clone(), options.with_congestion(Congestion::Unlimited)]
+        .map(|options| open_alone(&options));
+    let [one, other] =
+        contexts.each_ref().map(|context| side(context, ServiceType::ReliableConnection, 4096));
+    connect(&one, &other, gid_index(&contexts[0], false).unwrap(), 4096);
+    let write = |to: &Side| Operation::Write { remote: to.region.remote(0), immediate: None };
+    for (from, to) in [(&one, &other), (&other, &one)] {
+        from.post(0, write(to), 0, 64);
+        from.expect(0);
+    }
+    one.post_receive(0, 0, 64);
+
+    let mut theirs = own(&contexts[1]);
+    post(&one, write(&other));
+    let mut ours = own(&contexts[0]);
+    assert!(theirs.receive_from_rings(contexts[1].adapter()));
+    let _ = theirs.give_up();
+    post(&other, message(&one));
+    let before = contexts[0].statistics().local_packets_out;
+    assert!(ours.receive_from_rings(contexts[0].adapter()));
+    let sent = contexts[0].statistics().local_packets_out - before;
+    let owed = ours.schedule.owes_acks();
+    let _ = ours.give_up();
+    (sent, owed)
+}
+
+/// It has sent a WRITE, and watches its memory for the reply.
+#[test]
+fn an_ack_waits_for_a_program_that_is_told_only_of_its_own_request() {
+    let write = |to: &Side| Operation::Write { remote: to.region.remote(0), immediate: None };
+    assert_eq!(answered_together(write), (0, true));
+}
+
+#[test]
+fn a_message_is_acknowledged_before_the_program_is_told() {
+    assert_eq!(answered_together(|_| Operation::SEND), (1, false));
+}
