@@ -112,7 +112,7 @@ impl Channel {
         SERVED.set(ptr::null());
         let taken = self.take();
         if let Ok(Some(_)) = taken {
-            self.spin.end(clock::now(), adapter.bytes());
+            self.spin.end(clock::now(), adapter.socket_bytes());
         }
         // Other events are for other threads.
         let mut raised = lock(&self.raised);

@@ -16,6 +16,8 @@ pub(crate) struct Counters {
     slot: Slot,
     /// Several drivers count packets.
     is_shared: bool,
+    /// The bytes that went through sockets.
+    socket_bytes: AtomicU64,
 }
 
 macro_rules! counters {
@@ -74,7 +76,7 @@ impl Counters {
             let mtu = device.mtu().ok().and_then(|mtu| mtu.bytes()).unwrap_or(0);
             slot.set(layout::Device::Mtu as usize, mtu as u64);
         });
-        Self { slot, is_shared: shards > 1 }
+        Self { slot, is_shared: shards > 1, socket_bytes: AtomicU64::new(0) }
     }
 
     /// Publishes the state of the port.
@@ -112,32 +114,42 @@ impl Statistics {
 }
 
 impl Counters {
-    /// Counts received packets. For the owner of the driver.
-    #[inline]
+    /// Counts packets received from a socket. For the owner of the driver.
     pub(super) fn received(&self, packets: u32, bytes: usize) {
-        self.add_owned(self.packets_in(), packets.into());
-        self.add_owned(self.bytes_in(), bytes as u64);
+        self.count_received(packets, bytes);
+        self.add_owned(&self.socket_bytes, bytes as u64);
     }
 
-    /// Counts packets sent. For the owner of the driver.
-    #[inline]
+    /// Counts packets sent through a socket. For the owner of the driver.
     pub(super) fn sent(&self, packets: u32, bytes: usize) {
-        self.add_owned(self.packets_out(), packets.into());
-        self.add_owned(self.bytes_out(), bytes as u64);
+        self.count_sent(packets, bytes);
+        self.add_owned(&self.socket_bytes, bytes as u64);
     }
 
     /// Counts packets received through a ring. For the owner of the driver.
     #[inline]
     pub(super) fn received_locally(&self, packets: u32, bytes: usize) {
-        self.received(packets, bytes);
+        self.count_received(packets, bytes);
         self.add_owned(self.local_packets_in(), packets.into());
     }
 
     /// Counts packets sent through a ring. For the owner of the driver.
     #[inline]
     pub(super) fn sent_locally(&self, packets: u32, bytes: usize) {
-        self.sent(packets, bytes);
+        self.count_sent(packets, bytes);
         self.add_owned(self.local_packets_out(), packets.into());
+    }
+
+    #[inline]
+    fn count_received(&self, packets: u32, bytes: usize) {
+        self.add_owned(self.packets_in(), packets.into());
+        self.add_owned(self.bytes_in(), bytes as u64);
+    }
+
+    #[inline]
+    fn count_sent(&self, packets: u32, bytes: usize) {
+        self.add_owned(self.packets_out(), packets.into());
+        self.add_owned(self.bytes_out(), bytes as u64);
     }
 
     /// Adds to a counter that only drivers change. With one driver, whose owner is one thread at a time, the addition need not
@@ -151,10 +163,9 @@ impl Counters {
         }
     }
 
-    /// The bytes received and sent.
-    pub(super) fn bytes(&self) -> u64 {
-        let [received, sent] = [self.bytes_in(), self.bytes_out()];
-        received.load(Ordering::Relaxed).wrapping_add(sent.load(Ordering::Relaxed))
+    /// The bytes that were received from sockets and sent through them.
+    pub(super) fn socket_bytes(&self) -> u64 {
+        self.socket_bytes.load(Ordering::Relaxed)
     }
 
     /// The counters of the transports, in the order of [`values`].

@@ -2,8 +2,8 @@
 //!
 //! A wakeup costs more than the way of a small packet, and on a virtual machine several times more: the idle processor has
 //! to be started. Where packets lately came shortly after the thread began to wait, as in an exchange of small messages,
-//! it looks for the next one for [`LONGEST`] before it sleeps. The bulk of a long transfer does not count: its waits are
-//! short as well, but a wakeup is cheap beside the work.
+//! it looks for the next one for [`LONGEST`] before it sleeps. The bulk of a long transfer over sockets does not count: its
+//! waits are short as well, but a wakeup is cheap beside the work. Through shared memory it is not.
 //!
 //! If another thread ran meanwhile, there are more threads than processors, and spinning takes time from the thread that
 //! it waits for: then it sleeps for a good while. It does not yield between two looks: Linux lets a thread that has
@@ -23,8 +23,8 @@ const PENALTY: i32 = 4;
 const CROWDED: i32 = -256;
 const PREEMPTED: u64 = 100_000;
 
-/// More bytes than this from the end of one wait to that of the next are a bulk transfer: two packets of the largest size, so
-/// that a block of 4 KiB, which storage programs request one by one, is none.
+/// More bytes than this through sockets from the end of one wait to that of the next are a bulk transfer: two packets of the
+/// largest size, so that a block of 4 KiB, which storage programs request one by one, is none.
 const SMALL: u64 = 2 * (4096 + 64);
 
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub(crate) struct Spin {
     credit: AtomicI32,
     /// When the wait began; 0 if none has.
     since: AtomicU64,
-    /// The bytes that the device had received and sent when the last wait ended.
+    /// The bytes that had gone through sockets when the last wait ended.
     bytes: AtomicU64,
     /// The thread has spun during this wait, and not slept.
     spinning: AtomicBool,
@@ -54,7 +54,7 @@ impl Spin {
         spins.then_some(until)
     }
 
-    /// Packets arrived. `bytes`: what the device has received and sent so far.
+    /// Packets arrived. `bytes`: what has gone through sockets so far.
     pub(crate) fn end(&self, now: u64, bytes: u64) {
         let moved = bytes.saturating_sub(self.bytes.swap(bytes, Ordering::Relaxed));
         let since = self.since.swap(0, Ordering::Relaxed);

@@ -87,7 +87,7 @@ pub(crate) fn run(adapter: &Adapter) {
         let is_busy = done.is_some_and(|ran| ran.busy);
         let received = done.is_some_and(|ran| ran.received);
         if received {
-            spin.end(clock::now(), adapter.bytes());
+            spin.end(clock::now(), adapter.socket_bytes());
         }
         adapter.management.run(adapter.mads());
         if processes.is_some_and(|index| poller.readiness(index).readable) {

@@ -75,9 +75,9 @@ impl Adapter {
         self.driver.has_failed()
     }
 
-    /// The bytes that the device has received and sent.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.counters.bytes()
+    /// The bytes that the device has received from sockets and sent through them.
+    pub(crate) fn socket_bytes(&self) -> u64 {
+        self.counters.socket_bytes()
     }
 
     /// The calling thread no longer waits for packets.
