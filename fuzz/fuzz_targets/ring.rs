@@ -16,8 +16,8 @@ const SIZE: usize = 4096;
 /// Positions and lengths that are almost right are more interesting than random ones.
 fn place(offset: u16) -> u64 {
     match offset % 8 {
-        // The positions, each in a line of its own.
-        0..=3 => u64::from(offset % 4) * 64,
+        // The positions, each in a pair of lines of its own.
+        0..=3 => u64::from(offset % 4) * 128,
         // The length of a record.
         4 | 5 => 4096 + u64::from(offset / 8 % 64) * 64,
         _ => u64::from(offset) % (2 * SIZE as u64 - 8),

@@ -121,6 +121,11 @@ mod arch {
 
     use super::{Atomic, Fault};
 
+    /// From this length on, loads are string instructions: to a ring, whose lines another core has, and to an address that is
+    /// not aligned as the source is, they take half the time of a loop. Order and words do not matter to them: see
+    /// [`crate::copy`].
+    const LONG: usize = 1024;
+
     /// A copy of RDX bytes from RSI to RDI, with the order and word guarantees of [`crate::copy`]: pieces are as large as
     /// the alignment of one side (`$low`, the low byte of its register) allows, so that no aligned word of that side is
     /// split, and they are in ascending order. x86 stores are seen in program order. Wide moves start at multiples of 8:
@@ -216,6 +221,15 @@ mod arch {
         "ferroce_guarded_begin:",
         copy!("ferroce_guarded_store", "dil"),
         copy!("ferroce_guarded_load", "sil"),
+        ".balign 16",
+        ".globl ferroce_guarded_load_long",
+        ".hidden ferroce_guarded_load_long",
+        ".type ferroce_guarded_load_long, @function",
+        "ferroce_guarded_load_long: mov rcx, rdx",
+        "rep movsb",
+        "xor eax, eax",
+        "ret",
+        ".size ferroce_guarded_load_long, . - ferroce_guarded_load_long",
         word!("ferroce_guarded_swap", "xchg qword ptr [rdi], rax"),
         word!("ferroce_guarded_add", "lock xadd qword ptr [rdi], rax"),
         word!("ferroce_guarded_compare_swap", "lock cmpxchg qword ptr [rdi], rcx"),
@@ -236,6 +250,7 @@ mod arch {
         static ferroce_guarded_fault: u8;
         fn ferroce_guarded_store(to: *mut u8, from: *const u8, length: usize) -> u32;
         fn ferroce_guarded_load(to: *mut u8, from: *const u8, length: usize) -> u32;
+        fn ferroce_guarded_load_long(to: *mut u8, from: *const u8, length: usize) -> u32;
         fn ferroce_guarded_swap(word: *mut u64, value: u64, original: *mut u64) -> u32;
         fn ferroce_guarded_add(word: *mut u64, value: u64, original: *mut u64) -> u32;
         fn ferroce_guarded_compare_swap(
@@ -269,7 +284,13 @@ mod arch {
     #[inline]
     pub(super) unsafe fn load(from: *const u8, to: &mut [u8]) -> Result<(), Fault> {
         // SAFETY: as in `store`.
-        result(unsafe { ferroce_guarded_load(to.as_mut_ptr(), from, to.len()) })
+        result(unsafe {
+            if to.len() >= LONG && is_x86_feature_detected!("ermsb") {
+                ferroce_guarded_load_long(to.as_mut_ptr(), from, to.len())
+            } else {
+                ferroce_guarded_load(to.as_mut_ptr(), from, to.len())
+            }
+        })
     }
 
     #[inline]

@@ -30,7 +30,7 @@ fn guarded_copies_of_all_lengths_and_alignments() {
 
 /// Both are called for mapped memory.
 fn check_copies(store: fn(*mut u8, &[u8]), load: fn(*const u8, &mut [u8])) {
-    let lengths = (0..200).chain([255, 256, 257, 1000, 4095, 4096]);
+    let lengths = (0..200).chain([255, 256, 257, 1000, 1023, 1024, 1025, 4095, 4096]);
     let lengths = lengths.step_by(if cfg!(miri) { 23 } else { 1 });
     let buffer = buffer(4096 + 64);
     let base = buffer.as_ptr();

@@ -29,8 +29,8 @@ use crate::ring::{Consumer, Producer, RingFile};
 /// The prefix of all names.
 const PREFIX: &str = "ferroce/capture/";
 
-/// "Ferroce capture", version 1: the first message on a connection.
-const OFFER: &[u8] = b"Fc\0\x01";
+/// "Ferroce capture", version 2: the first message on a connection.
+const OFFER: &[u8] = b"Fc\0\x02";
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
