@@ -64,6 +64,9 @@ mod shards;
 mod signals;
 mod spin;
 mod steering;
+#[cfg(test)]
+#[path = "../../tests/support/mod.rs"]
+mod support;
 mod tables;
 mod thread;
 mod tx;

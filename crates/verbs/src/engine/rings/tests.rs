@@ -1,12 +1,9 @@
 //! When ACKs are sent through rings. The test owns both devices, so that nothing is received before it says so.
 
 use ferroce_sys::Guard;
-use support::{Side, connect, gid_index, open_alone, side};
-
-#[path = "../../../tests/support/mod.rs"]
-mod support;
 
 use super::*;
+use crate::engine::support::{Side, connect, gid_index, open_alone, side};
 use crate::{Congestion, Context, Operation, Options, ServiceType};
 
 fn own(context: &Context) -> Guard<'_, Driver> {

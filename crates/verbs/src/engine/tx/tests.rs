@@ -1,11 +1,7 @@
 //! Batches over real sockets on the loopback.
 
 use super::*;
-use support::{Side, connect, gid_index, open_alone, side};
-
-#[path = "../../../tests/support/mod.rs"]
-mod support;
-
+use crate::engine::support::{Side, connect, gid_index, open_alone, side};
 use crate::{Operation, Options, ServiceType};
 
 /// Posts to several queue pairs of one device before anything is sent, so that one pass sends all of it.
