@@ -122,8 +122,8 @@ mod arch {
     use super::{Atomic, Fault};
 
     /// From this length on, loads are string instructions: to a ring, whose lines another core has, and to an address that is
-    /// not aligned as the source is, they take half the time of a loop. Order and words do not matter to them: see
-    /// [`crate::copy`].
+    /// not aligned as the source is, they take half the time of a loop. [`crate::copy`] promises whole words only for shorter
+    /// loads, and an order only for stores.
     const LONG: usize = 1024;
 
     /// A copy of RDX bytes from RSI to RDI, with the order and word guarantees of [`crate::copy`]: pieces are as large as
