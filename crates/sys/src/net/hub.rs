@@ -46,7 +46,7 @@ const BELL: &[u8] = b"!";
 /// A ring to another process.
 #[derive(Debug)]
 pub struct Outgoing {
-    /// Its number, for [`Change::Ended`].
+    /// Its number, from 1 on, for [`Change::Ended`].
     pub id: u64,
     /// The records. One thread at a time writes them.
     pub producer: Mutex<Producer>,
@@ -56,7 +56,7 @@ pub struct Outgoing {
 /// A ring from another process.
 #[derive(Debug)]
 pub struct Incoming {
-    /// Its number, for [`Change::Ended`].
+    /// Its number, from 1 on, for [`Change::Ended`].
     pub id: u64,
     /// The records.
     pub consumer: Consumer,

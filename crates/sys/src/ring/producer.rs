@@ -106,6 +106,14 @@ impl Producer {
         self.has_room(length)
     }
 
+    /// How many records of `length` bytes there is space for, as far as is known: after [`Producer::has_room`], by what the
+    /// consumer had read then.
+    #[inline]
+    pub fn rooms(&self, length: usize) -> usize {
+        let used = (self.tail - self.head) as usize;
+        self.memory.size().saturating_sub(used) / record_length(length)
+    }
+
     /// Whether the consumer has not yet woken this process after [`Producer::wait_for_room`].
     pub fn awaits_room(&self) -> bool {
         self.memory.control().is_some_and(super::Control::awaits_space)

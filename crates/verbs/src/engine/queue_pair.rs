@@ -1,6 +1,6 @@
 //! A QP as the engine sees it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ferroce_proto::doorbell::{Doorbell, Ring};
@@ -80,6 +80,8 @@ pub(crate) struct Core {
     pub(crate) queued: AtomicBool,
     /// It is in the engine's list of QPs that owe ACKs.
     pub(crate) owes: AtomicBool,
+    /// The ring whose list of waiting QPs it is in; 0 if none.
+    pub(crate) awaited_ring: AtomicU64,
     /// Whether it waits for credit.
     pub(crate) waiting: flow::Waiting,
 }

@@ -80,6 +80,7 @@ impl Driver {
             }
             if !self.schedule.has_ready() {
                 self.schedule.take_posted(&adapter.posted);
+                self.resume_rings(adapter);
             }
         }
         if self.tx.flush(adapter) {

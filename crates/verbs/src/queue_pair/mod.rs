@@ -4,7 +4,7 @@ mod modify;
 mod options;
 mod post;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ferroce_proto::congestion::Congestion;
@@ -225,6 +225,7 @@ impl QueuePair {
             events: Arc::clone(&context.events),
             queued: AtomicBool::new(false),
             owes: AtomicBool::new(false),
+            awaited_ring: AtomicU64::new(0),
             waiting: Default::default(),
         });
         for queue in [&core.sends, &core.receive_completions] {

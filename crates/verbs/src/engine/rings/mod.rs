@@ -15,7 +15,7 @@ mod rx;
 mod tests;
 mod tx;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -67,7 +67,7 @@ pub(crate) struct Rings {
 pub(crate) struct RingTo {
     ring: Outgoing,
     /// QPs that wait for space.
-    waiting: Mutex<Vec<Arc<Core>>>,
+    waiting: Mutex<VecDeque<Arc<Core>>>,
     /// The other process has ended, or what it wrote makes no sense.
     ended: AtomicBool,
     /// Since when datagrams have found it full, in nanoseconds; 0 if the last one did not.
@@ -209,8 +209,11 @@ impl Rings {
         }
         // A copy: the thread that makes a pass takes the two locks in the other order.
         let full = lock(&self.full).clone();
-        full.iter()
-            .any(|to| to.ended.load(Ordering::Relaxed) || !lock(&to.ring.producer).awaits_room())
+        full.iter().any(|to| {
+            let mut producer = lock(&to.ring.producer);
+            let has_room = !producer.awaits_room() || producer.has_room(MAX_RECORD) != Ok(false);
+            has_room || to.ended.load(Ordering::Relaxed)
+        })
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Arc<Incoming>>)) {

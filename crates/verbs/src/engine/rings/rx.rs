@@ -94,9 +94,7 @@ impl Driver {
     /// Receives from all rings. Returns whether there was anything.
     pub(in crate::engine) fn receive_from_rings(&mut self, adapter: &Adapter) -> bool {
         self.rings.refresh(adapter);
-        if adapter.rings.is_full.load(Ordering::Relaxed) {
-            self.resume_rings(adapter);
-        }
+        self.resume_rings(adapter);
         let mut some = self.receive_bursts(adapter);
         if adapter.rings.is_ending.load(Ordering::Acquire) {
             let _guard = Uncancellable::new();

@@ -1,4 +1,5 @@
-//! When ACKs are sent through rings. The test owns both devices, so that nothing is received before it says so.
+//! When ACKs are sent through rings, and who waits for space. The test owns the devices, so that nothing is received before
+//! it says so.
 
 use ferroce_sys::Guard;
 
@@ -25,16 +26,25 @@ fn post(side: &Side, operation: Operation) {
     }
 }
 
+/// Two devices with different options have rings between them, like two processes.
+fn contexts() -> [Context; 2] {
+    let options = Options::default().with_local(Local::Memory);
+    [options.clone(), options.with_congestion(Congestion::Unlimited)]
+        .map(|options| open_alone(&options))
+}
+
+fn connected(contexts: &[Context; 2], bytes: usize) -> [Side; 2] {
+    let sides =
+        contexts.each_ref().map(|context| side(context, ServiceType::ReliableConnection, bytes));
+    connect(&sides[0], &sides[1], gid_index(&contexts[0], false).unwrap(), 4096);
+    sides
+}
+
 /// Lets the first side receive an ACK and this message in one burst. Returns how many ACKs it has sent, and whether it owes
 /// one.
 fn answered_together(message: impl Fn(&Side) -> Operation) -> (u64, bool) {
-    let options = Options::default().with_local(Local::Memory);
-    // Two devices with different options have rings between them, like two processes.
-    let contexts = [options.clone(), options.with_congestion(Congestion::Unlimited)]
-        .map(|options| open_alone(&options));
-    let [one, other] =
-        contexts.each_ref().map(|context| side(context, ServiceType::ReliableConnection, 4096));
-    connect(&one, &other, gid_index(&contexts[0], false).unwrap(), 4096);
+    let contexts = contexts();
+    let [one, other] = connected(&contexts, 4096);
     let write = |to: &Side| Operation::Write { remote: to.region.remote(0), immediate: None };
     for (from, to) in [(&one, &other), (&other, &one)] {
         from.post(0, write(to), 0, 64);
@@ -66,4 +76,44 @@ fn an_ack_waits_for_a_program_that_is_told_only_of_its_own_request() {
 #[test]
 fn a_message_is_acknowledged_before_the_program_is_told() {
     assert_eq!(answered_together(|_| Operation::SEND), (1, false));
+}
+
+/// With many QPs, most would have a turn in vain whenever the receiver has read a little.
+#[test]
+fn no_more_queue_pairs_are_resumed_than_a_ring_has_space_for() {
+    const SIZE: usize = 64 << 10;
+    const QUEUE_PAIRS: usize = 3 * RING_SIZE / SIZE;
+    let contexts = contexts();
+    let pairs: Vec<_> = (0..QUEUE_PAIRS).map(|_| connected(&contexts, SIZE)).collect();
+    let mut theirs = own(&contexts[1]);
+    for id in 0..2 {
+        for [one, other] in &pairs {
+            let remote = other.region.remote(0);
+            one.post(id, Operation::Write { remote, immediate: None }, 0, SIZE);
+        }
+    }
+    let mut ours = own(&contexts[0]);
+    let adapter = contexts[0].adapter();
+    ours.transmit_all(adapter, now(), usize::MAX);
+    let to = Arc::clone(&lock(&adapter.rings.full)[0]);
+    let waiting = || lock(&to.waiting).iter().map(Arc::as_ptr).collect::<Vec<_>>();
+    let before = waiting();
+    let distinct = before.iter().collect::<std::collections::HashSet<_>>();
+    assert_eq!(before.len(), distinct.len(), "a QP waits once, whatever it has posted");
+    assert!(before.len() > QUEUE_PAIRS / 2, "{} wait", before.len());
+
+    assert!(theirs.receive_from_rings(contexts[1].adapter()));
+    ours.resume_rings(adapter);
+    let left = waiting();
+    let resumed = before.len() - left.len();
+    let space = lock(&to.ring.producer).rooms(MAX_RECORD);
+    assert!((1..=space).contains(&resumed), "{resumed} resumed, space for {space}");
+    assert_eq!(left, before[resumed..], "in the order in which they came");
+
+    let _ = (theirs.give_up(), ours.give_up());
+    for id in 0..2 {
+        for [one, _] in &pairs {
+            one.expect(id);
+        }
+    }
 }

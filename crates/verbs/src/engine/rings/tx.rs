@@ -70,19 +70,32 @@ impl Driver {
         (packets, end)
     }
 
-    /// Queues the QPs whose rings have space again.
-    pub(super) fn resume_rings(&mut self, adapter: &Adapter) {
+    /// Queues QPs whose rings have space again, in the order in which they began to wait, and no more than there is space for:
+    /// a turn that finds the ring full is in vain, and with 1,000 QPs most would.
+    pub(in crate::engine) fn resume_rings(&mut self, adapter: &Adapter) {
+        if !adapter.rings.is_full.load(Ordering::Relaxed) {
+            return;
+        }
         let mut full = lock(&adapter.rings.full);
         full.retain(|to| {
+            let mut waiting = lock(&to.waiting);
+            let mut count = waiting.len();
             if !to.ended.load(Ordering::Relaxed) {
                 let mut producer = lock(&to.ring.producer);
-                if producer.awaits_room() || producer.wait_for_room(MAX_RECORD) == Ok(false) {
+                let is_full = |producer: &mut Producer| {
+                    producer.awaits_room() || producer.wait_for_room(MAX_RECORD) == Ok(false)
+                };
+                if producer.has_room(MAX_RECORD) == Ok(false) && is_full(&mut producer) {
                     return true;
                 }
+                count = count.min(producer.rooms(MAX_RECORD).max(1));
             }
             to.full_since.store(0, Ordering::Relaxed);
-            lock(&to.waiting).drain(..).for_each(|core| self.schedule.push(core));
-            false
+            for core in waiting.drain(..count) {
+                core.awaited_ring.store(0, Ordering::Relaxed);
+                self.schedule.push(core);
+            }
+            !waiting.is_empty()
         });
         adapter.rings.is_full.store(!full.is_empty(), Ordering::Relaxed);
     }
@@ -105,7 +118,9 @@ pub(super) fn wait_for_ring(
     if producer.wait_for_room(MAX_RECORD) != Ok(false) {
         return TurnEnd::Over;
     }
-    lock(&to.waiting).push(Arc::clone(core));
+    if core.awaited_ring.swap(to.ring.id, Ordering::Relaxed) != to.ring.id {
+        lock(&to.waiting).push_back(Arc::clone(core));
+    }
     TurnEnd::Done
 }
 
