@@ -14,13 +14,20 @@ use super::super::adapter::Adapter;
 use super::super::driver::Driver;
 use super::super::queue_pair::{Core, Inner};
 use super::super::tx::{DEFAULT_HOPS, TURN, TurnEnd};
-use super::{INFO, MAX_RECORD, RingRoute, RingTo, run};
+use super::{INFO, MAX_PACKET, MAX_RECORD, RingRoute, RingTo, run};
 use crate::headers::ICRC;
 use crate::sync::lock;
 use crate::tap::{Direction, Owner, PacketMetadata, Tap};
 
 /// Records are published when they have this many bytes, so that the receiver copies while the sender does.
 const PUBLISH: usize = 16 << 10;
+
+/// Short records are composed in memory of this process. The reader has the cache lines of the ring, and each locked
+/// instruction between two writes to them would wait until they have come.
+const SHORT: usize = 320;
+
+/// The longest headers of a packet, its padding and its ICRC.
+const MAX_HEADERS: usize = MAX_PACKET - 4096;
 
 impl Driver {
     /// Transmits packets of a QP through its ring, up to its turn. Returns how many.
@@ -199,9 +206,12 @@ pub(super) fn write_packet(
         }
         return Written::Packets(1);
     }
-    let Some((info, room)) = room.split_first_chunk_mut::<INFO>() else { return Written::Full };
+    let mut short = [0; SHORT];
+    let is_short = payload <= SHORT - INFO - MAX_HEADERS;
+    let record = if is_short { &mut short[..] } else { &mut *room };
+    let Some((info, packet)) = record.split_first_chunk_mut::<INFO>() else { return Written::Full };
     *info = route.info;
-    let length = match outgoing.transmit.encode(&memory, room) {
+    let length = match outgoing.transmit.encode(&memory, packet) {
         Ok(length) => length,
         Err(EncodeError::Duplicate(_)) => return Written::Packets(1),
         Err(error) => {
@@ -213,8 +223,8 @@ pub(super) fn write_packet(
     let whole = length + ICRC;
     if let Some(tap) = tap {
         let (sent, headers) = (&route.path, adapter.port.headers(&route.path));
-        let icrc = headers.icrc(&room[..length], 0);
-        room[length..whole].copy_from_slice(&icrc);
+        let icrc = headers.icrc(&packet[..length], 0);
+        packet[length..whole].copy_from_slice(&icrc);
         let is_request = bth.opcode.info().is_some_and(|info| info.request);
         let work = if is_request { inner.endpoint.work_of(&bth) } else { None };
         let metadata = PacketMetadata {
@@ -227,11 +237,14 @@ pub(super) fn write_packet(
             corrupted: false,
         };
         // Before it is sent: otherwise the response could be captured first.
-        tap.record(&metadata, &room[..whole]);
+        tap.record(&metadata, &packet[..whole]);
     } else {
-        if let Some(icrc) = room[length..].first_chunk_mut::<ICRC>() {
+        if let Some(icrc) = packet[length..].first_chunk_mut::<ICRC>() {
             *icrc = [0; ICRC];
         }
+    }
+    if is_short {
+        room[..INFO + whole].copy_from_slice(&short[..INFO + whole]);
     }
     producer.commit(INFO + whole);
     let packets = run::packets(&bth, payload, inner.endpoint.path_mtu());
