@@ -66,6 +66,8 @@ pub(crate) fn run(adapter: &Adapter) {
     let spin = Spin::default();
     let mut waits = 0;
     let mut late = 0;
+    // Packets were found in a ring, without sleeping.
+    let mut found = false;
     let mut steering = Steering::new(clock::now());
     let _stopped = Stopped(signals);
     while !signals.is_stopping() {
@@ -79,6 +81,8 @@ pub(crate) fn run(adapter: &Adapter) {
         let mut readable = sockets.iter().map(|&index| poller.readiness(index).readable);
         let links = match (readable.position(|readable| readable), readable.any(|more| more)) {
             (Some(link), false) if !forwarded => Links::One(link),
+            // The rings come behind the sockets.
+            (None, _) if found && !forwarded => Links::One(adapter.port.links.len()),
             _ => Links::All,
         };
         let packet = links != Links::All;
@@ -165,22 +169,26 @@ pub(crate) fn run(adapter: &Adapter) {
             blocked.map(|sender| poller.watch(sender, Interest::Write));
         }
         let mut waited = Ok(0);
+        found = false;
         // Beside a program that polls there may be no processor to spin on.
-        while mode == Mode::Watching
-            && !polled
-            && waited.as_ref().is_ok_and(|&ready| ready == 0)
-            && !adapter.rings.look_for_packets()
-            && spin.wait(clock::now()).is_some_and(|until| until < deadline)
-        {
+        while mode == Mode::Watching && !polled && waited.as_ref().is_ok_and(|&ready| ready == 0) {
+            // Announcing a sleep that ends at once would cost both processes several system calls.
+            found = adapter.rings.look_for_packets();
+            if !found && spin.wait(clock::now()).is_none_or(|until| until >= deadline) {
+                break;
+            }
             waited = poller.wait(Some(0));
+            if found {
+                break;
+            }
         }
-        if waited.as_ref().is_ok_and(|&ready| ready == 0) {
+        if !found && waited.as_ref().is_ok_and(|&ready| ready == 0) {
             if mode == Mode::Watching {
                 adapter.rings.sleep();
             }
             waited = poller.wait(Some(deadline).filter(|&deadline| deadline != NEVER));
         }
-        if waited.as_ref().is_ok_and(|&ready| ready == 0) {
+        if !found && waited.as_ref().is_ok_and(|&ready| ready == 0) {
             late = clock::now().saturating_sub(deadline);
         }
         signals.awake();
