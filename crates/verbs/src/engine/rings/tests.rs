@@ -1,5 +1,5 @@
-//! When ACKs are sent through rings, and who waits for space. The test owns the devices, so that nothing is received before
-//! it says so.
+//! When ACKs are sent through rings, and which QPs are resumed when a full ring has space again. The tests own both devices,
+//! so that no other thread receives or sends.
 
 use ferroce_sys::Guard;
 

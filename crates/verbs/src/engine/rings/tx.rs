@@ -89,10 +89,9 @@ impl Driver {
             let mut count = waiting.len();
             if !to.ended.load(Ordering::Relaxed) {
                 let mut producer = lock(&to.ring.producer);
-                let is_full = |producer: &mut Producer| {
-                    producer.awaits_room() || producer.wait_for_room(MAX_RECORD) == Ok(false)
-                };
-                if producer.has_room(MAX_RECORD) == Ok(false) && is_full(&mut producer) {
+                let is_full = producer.has_room(MAX_RECORD) == Ok(false)
+                    && (producer.awaits_room() || producer.wait_for_room(MAX_RECORD) == Ok(false));
+                if is_full {
                     return true;
                 }
                 count = count.min(producer.rooms(MAX_RECORD).max(1));
