@@ -414,7 +414,7 @@ impl Adapter {
         // A program with several CQs polls them in turn: one pass is for all.
         if self.last_poller.load(Ordering::Relaxed) != cq {
             let last = self.last_empty_pass.load(Ordering::Relaxed);
-            if clock::now().saturating_sub(last) < SAME_POLL {
+            if last != 0 && clock::now().saturating_sub(last) < SAME_POLL {
                 return;
             }
             self.last_poller.store(cq, Ordering::Relaxed);
@@ -447,10 +447,10 @@ impl Adapter {
             }
         }
         self.last_call.store(pass.now.as_nanos(), Ordering::Relaxed);
+        let empty_at = if busy { 0 } else { pass.now.as_nanos() };
+        self.last_empty_pass.store(empty_at, Ordering::Relaxed);
         if busy {
             pass.busy_at = pass.now;
-        } else {
-            self.last_empty_pass.store(pass.now.as_nanos(), Ordering::Relaxed);
         }
         let idle = pass.now.since(pass.busy_at).as_nanos() as u64;
         let yields = self.yielding.polled(pass.now.as_nanos(), idle);

@@ -202,8 +202,12 @@ impl Core {
     }
 
     /// Marks the QP as queued and returns whether the caller has to queue it.
+    ///
+    /// The mark is removed before the QP is locked for its turn. So whoever has changed the QP since its last turn, under its
+    /// lock, sees that the mark is gone, and a mark that is still there needs no locked instruction.
+    #[inline]
     pub(crate) fn enqueue(&self) -> bool {
-        !self.queued.swap(true, Ordering::AcqRel)
+        !self.queued.load(Ordering::Relaxed) && !self.queued.swap(true, Ordering::AcqRel)
     }
 }
 
