@@ -43,11 +43,10 @@ fuzz_target!(|data: &[u8]| {
             3 => match consumer.take_start(&mut out[..limit], length / 2, 8) {
                 Ok(Some(taken)) => {
                     assert!(taken.length <= limit);
-                    let rest = taken.rest.map_or(0, |rest| {
-                        rest.copy_to(&mut out[taken.length - rest.len()..taken.length]);
-                        rest.len()
-                    });
-                    assert!(rest < taken.length.max(1));
+                    let rest = taken.rest();
+                    assert_eq!(taken.copied + rest.len(), taken.length);
+                    rest.copy_to(&mut out[taken.copied..taken.length]);
+                    taken.bytes.copy_to(&mut out[..taken.length]);
                 }
                 Ok(None) => {}
                 Err(Broken) => return,

@@ -28,7 +28,7 @@ fn parts_of_the_payload_are_copied_from_where_it_is() {
     let mut record = vec![0xee; LENGTH];
     let taken = consumer.take_start(&mut record, 100, 0).unwrap().unwrap();
     let (registry, buffer, keys) = setup(LENGTH, ALL);
-    let mut memory = Placement::new(&registry, &record, taken.rest.unwrap());
+    let mut memory = Placement::new(&registry, &record, taken.rest());
     // A WRITE of the first half, and a receive buffer for the other.
     let (first, second) = record.split_at(LENGTH / 2);
     memory.write_remote(BY, remote(keys.rkey, BASE, 1500), first).unwrap();
@@ -56,7 +56,7 @@ fn a_region_without_write_access_is_not_written() {
     let mut record = vec![0; LENGTH];
     let taken = consumer.take_start(&mut record, 100, 0).unwrap().unwrap();
     let (registry, buffer, keys) = setup(LENGTH, READ);
-    let mut memory = Placement::new(&registry, &record, taken.rest.unwrap());
+    let mut memory = Placement::new(&registry, &record, taken.rest());
     let range = remote(keys.rkey, BASE, LENGTH as u32);
     assert_eq!(memory.write_remote(BY, range, &record), Err(Denied::Access));
     assert!(memory.write_local(PD, local(keys.lkey, BASE, LENGTH as u32), &record).is_err());

@@ -9,6 +9,7 @@ use super::{Endpoint, Event, Transport};
 use crate::budget::{Budget, InFlight, Pending, Progress};
 use crate::memory::Memory;
 use crate::qp::{Action, Permission, ServiceType, State};
+use crate::rc::Whole;
 use crate::receive::ReceiveQueue;
 use crate::time::Instant;
 use crate::transmit::Transmit;
@@ -22,7 +23,8 @@ pub struct InboundPacket<'a> {
     pub time: Instant,
     /// The packet, with a valid ICRC and addressed to this QP.
     pub packet: &'a Packet<'a>,
-    /// How many MIDDLE packets of RC it is: one, unless it is a run with the payload of all.
+    /// How many packets of RC it is: one, unless it is a run of MIDDLE packets, or of all packets of a message, with the
+    /// payload of all.
     pub packets: u32,
     /// Marked "congestion experienced" by the network (RFC 3168).
     pub marked: bool,
@@ -230,6 +232,17 @@ impl<R: Copy> Endpoint<R> {
     pub fn take_ack(&mut self) -> Option<(Bth, Aeth)> {
         match &mut self.transport {
             Transport::Reliable(queue_pair) => queue_pair.take_ack(),
+            _ => None,
+        }
+    }
+
+    /// The next message of RC as a whole, in place of [`Endpoint::poll_transmit`] with an unlimited budget, if a message is
+    /// next, the link loses no packets, and the message has no more of them than [`Endpoint::set_max_run`] says. `None` means
+    /// nothing: [`Endpoint::poll_transmit`] decides.
+    #[inline]
+    pub fn take_whole(&mut self, now: Instant) -> Option<Whole<'_>> {
+        match &mut self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.take_whole(now),
             _ => None,
         }
     }

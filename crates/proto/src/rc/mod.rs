@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `requester` | the send queue, the next packet, go-back-N |
 //! | `segment` | headers and payload of one packet |
+//! | `whole` | messages that are sent as a whole |
 //! | `completer` | ACKs, NAKs, READ and atomic responses, timeouts |
 //! | `probe` | packets sent again to find out what the responder has |
 //! | `rtt` | the round-trip time |
@@ -23,11 +24,13 @@ mod responses;
 mod rtt;
 mod segment;
 mod sequence;
+mod whole;
 
 #[cfg(test)]
 mod tests;
 
 pub use queue_pair::{Config, QueuePair, Role};
+pub use whole::Whole;
 
 pub use crate::budget::{Budget, InFlight, Pending};
 pub use crate::qp::Fault;

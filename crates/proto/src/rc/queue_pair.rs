@@ -12,6 +12,7 @@ use ferroce_wire::transport::{Aeth, Bth};
 use super::keepalive::{Keepalive, Silent};
 use super::requester::{Requester, Sending};
 use super::responder::{Refused, Responder};
+use super::whole::Whole;
 use crate::budget::{Budget, InFlight, Pending, Progress};
 use crate::congestion::{Congestion, NotificationPacer, RateControl, cost};
 use crate::counters::{Counters, Uncollected};
@@ -243,7 +244,8 @@ impl QueuePair {
         self.handle_run(now, packet, 1, marked, receives, memory);
     }
 
-    /// Handles `packets` MIDDLE packets of one message as one: `packet` is the first of them, with the payload of all.
+    /// Handles `packets` MIDDLE packets of one message as one: `packet` is the first of them, with the payload of all. Or all
+    /// packets of a message as an ONLY packet ([`QueuePair::take_whole`]).
     /// Equivalent to [`QueuePair::handle_packet`] for each, of which only the last may request an ACK.
     #[inline]
     pub fn handle_run(
@@ -431,6 +433,18 @@ impl QueuePair {
     /// What [`QueuePair::poll_transmit`] would return, if [`QueuePair::pending`] is an ACK: its two headers.
     pub fn take_ack(&mut self) -> Option<(Bth, Aeth)> {
         self.responder.take_ack(&self.config)
+    }
+
+    /// The next message as a whole, in place of [`QueuePair::poll_transmit`] with an unlimited budget, if a message is next,
+    /// the link loses no packets, and the message has no more of them than [`QueuePair::set_max_run`] says. `None` means
+    /// nothing: [`QueuePair::poll_transmit`] decides. For [`QueuePair::handle_run`] of the peer.
+    #[inline]
+    pub fn take_whole(&mut self, now: Instant) -> Option<Whole<'_>> {
+        let responds_first = self.responder.wants_to_send() && !self.acks_follow();
+        if self.notify || self.fault.is_some() || responds_first || !self.requester.lossless {
+            return None;
+        }
+        self.requester.take_whole(now, &self.config)
     }
 
     /// Begins to ask a silent peer whether it is there, if the owner wants that. On a link that loses nothing, its end

@@ -342,23 +342,16 @@ impl Requester {
             }
             return None;
         }
-        self.stalled = false;
         budget.spend(sent);
-        self.in_flight.add(sent);
-        self.rate.on_sent(now, bytes);
         let last = end == queued.packets;
         if !wants_response {
             self.run = end - index;
         }
         let (psn, answered_by) = (self.next.psn(), self.next.plus(self.run));
-        self.next = queued.start.plus(end);
-        self.is_new = self.next > self.newest;
-        if !self.is_new {
-            self.counters.get_mut().retrans_pkts += u64::from(self.run);
-        }
-        self.newest = self.newest.max(self.next);
+        let next = queued.start.plus(end);
+        self.on_sent(now, next, sent);
         if wants_response {
-            self.outstanding.push_back(self.next);
+            self.outstanding.push_back(next);
         }
         // The last packet that fits into the window requests an ACK; otherwise the window would never open again. The
         // same holds for the budget.
@@ -368,17 +361,44 @@ impl Requester {
         let ack_request =
             last || edge || wants_response || self.since_ack_request >= ACK_REQUEST_INTERVAL;
         if ack_request {
-            self.since_ack_request = 0;
-            self.ack_requested = self.next;
-            self.rtt.on_sent(now, answered_by);
+            self.on_ack_requested(now, answered_by);
         }
         self.next_index += usize::from(last);
+        self.start_timer(now, config);
+        let queued = &self.queue[self.next_index - usize::from(last)];
+        Some(packet(queued, index..end, psn, ack_request, config))
+    }
+
+    /// Packets of this cost are sent, the last of them before `next`.
+    #[inline]
+    pub(super) fn on_sent(&mut self, now: Instant, next: Sequence, cost: InFlight) {
+        self.stalled = false;
+        self.paced_until = None;
+        self.in_flight.add(cost);
+        self.rate.on_sent(now, cost.peer + cost.own);
+        self.next = next;
+        self.is_new = next > self.newest;
+        if !self.is_new {
+            self.counters.get_mut().retrans_pkts += u64::from(self.run);
+        }
+        self.newest = self.newest.max(next);
+    }
+
+    /// The packet sent last requests an ACK or a response, the first of which answers everything before `answered_by`.
+    #[inline]
+    pub(super) fn on_ack_requested(&mut self, now: Instant, answered_by: Sequence) {
+        self.since_ack_request = 0;
+        self.ack_requested = self.next;
+        self.rtt.on_sent(now, answered_by);
+    }
+
+    /// Starts the ACK timer, if it does not run.
+    #[inline]
+    pub(super) fn start_timer(&mut self, now: Instant, config: &Config) {
         if self.timer.is_none() {
             self.timer = config.timeout.map(|timeout| now + timeout);
             self.probe.reset(now);
         }
-        let queued = &self.queue[self.next_index - usize::from(last)];
-        Some(packet(queued, index..end, psn, ack_request, config))
     }
 
     /// End of the run of MIDDLE packets that starts with packet `index`; a packet in another position is a run of its own.
@@ -404,7 +424,7 @@ impl Requester {
 
     /// Whether a request may start: fence, max_rd_atomic and credits.
     #[inline]
-    fn may_start(&self, queued: &QueuedRequest, config: &Config) -> bool {
+    pub(super) fn may_start(&self, queued: &QueuedRequest, config: &Config) -> bool {
         let request = &queued.request;
         // A started request is completed even in SQD (IBA 10.3.1.5).
         if self.sending == Sending::Draining && queued.start >= self.newest {

@@ -241,7 +241,7 @@ impl Responses {
         Some((bth, Aeth { syndrome, msn: Msn(msn & 0xff_ffff) }))
     }
 
-    /// The next packet, or a run of up to `max_run` MIDDLE packets with the payload of all.
+    /// The next packet, or a run of up to `max_run`: of MIDDLE packets, or of all packets of a READ response.
     pub(super) fn poll_transmit(
         &mut self,
         config: &Config,
@@ -269,8 +269,13 @@ impl Responses {
                 let mtu = u32::from(config.mtu);
                 position = sequence.plus(*sent / mtu);
                 let first = *sent == 0;
-                let middle = packets(range.length - *sent, config.mtu) - 1;
-                let run = if first { 1 } else { max_run.min(middle).max(1) };
+                let left = packets(range.length - *sent, config.mtu);
+                let run = match first {
+                    // All packets of the response.
+                    true if left <= max_run && !*duplicate => left,
+                    true => 1,
+                    false => max_run.min(left - 1).max(1),
+                };
                 let length = (range.length - *sent).min(run * mtu);
                 if length > 0 {
                     let range = RemoteRange {

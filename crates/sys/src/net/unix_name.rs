@@ -15,6 +15,10 @@ use crate::net::address::scope;
 use crate::net::unix_diag::{self, Named};
 use crate::{ROCE_PORT, random};
 
+/// The start of the names of sockets that accept rings, with the version of what is in a ring: processes that disagree about it
+/// do not find each other's, and exchange packets through sockets.
+const RING: &str = "ring4/";
+
 /// The purpose of a named Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -35,7 +39,7 @@ impl fmt::Display for Role {
             Self::Slot { slot, bind_index } => write!(f, "{slot}-{bind_index}"),
             Self::Service { id, slot } => write!(f, "svc/{id:016x}/{slot}"),
             Self::Liveness(slot) => write!(f, "up/{slot}"),
-            Self::Ring(slot) => write!(f, "ring/{slot}"),
+            Self::Ring(slot) => write!(f, "{RING}{slot}"),
         }
     }
 }
@@ -47,7 +51,7 @@ impl Role {
         if let Some(live) = role.strip_prefix("up/") {
             return Some(Self::Liveness(number(live)?));
         }
-        if let Some(ring) = role.strip_prefix("ring/") {
+        if let Some(ring) = role.strip_prefix(RING) {
             return Some(Self::Ring(number(ring)?));
         }
         if let Some(service) = role.strip_prefix("svc/") {
@@ -77,7 +81,7 @@ pub(crate) fn prefix(address: SocketAddr) -> String {
 }
 
 /// Makes a new name: `ferroce/<address>/<slot>-<bind index>/<random>`, `ferroce/<address>/svc/<service>/<slot>/<random>` or
-/// `ferroce/<address>/up/<slot>/<random>`, or `ring` in place of `up`.
+/// `ferroce/<address>/up/<slot>/<random>`, or [`RING`] in place of `up/`.
 pub(crate) fn new(address: SocketAddr, role: Role) -> String {
     format!("{}{role}/{:016x}", prefix(address), random::number())
 }
@@ -197,6 +201,8 @@ mod tests {
             "svc/x/1/2",
             "up/1",
             "up/x/1",
+            "ring/9/1",
+            "ring3/9/1",
             "lock",
         ] {
             assert_eq!(Role::parse(other), None, "{other}");

@@ -23,8 +23,20 @@ pub struct Consumer {
 pub struct Taken<'a> {
     /// The length of the record.
     pub length: usize,
+    /// How many of its first bytes were copied.
+    pub copied: usize,
+    /// All of them, which may have changed since.
+    pub bytes: SharedBytes<'a>,
+}
+
+impl Taken<'_> {
     /// The bytes that were not copied.
-    pub rest: Option<SharedBytes<'a>>,
+    pub fn rest(&self) -> SharedBytes<'_> {
+        let copied = self.copied.min(self.bytes.length);
+        // SAFETY: inside these bytes.
+        let start = unsafe { self.bytes.start.add(copied) };
+        SharedBytes { start, length: self.bytes.length - copied, ring: PhantomData }
+    }
 }
 
 /// Bytes of a record that are still in the ring. The other process may change them at any time, so there is no reference to
@@ -118,13 +130,13 @@ impl Consumer {
         let copied = &mut out[..start];
         self.copy(head, copied);
         self.head.store(head + record_length(length) as u64, Ordering::Relaxed);
-        let rest = (length > start).then(|| SharedBytes {
+        let bytes = SharedBytes {
             // SAFETY: inside the mapping: the record is shorter than the ring, and a whole ring is mapped behind its start.
-            start: unsafe { self.memory.at(head).add(HEADER + start) },
-            length: length - start,
+            start: unsafe { self.memory.at(head).add(HEADER) },
+            length,
             ring: PhantomData,
-        });
-        Ok(Some(Taken { length, rest }))
+        };
+        Ok(Some(Taken { length, copied: start, bytes }))
     }
 
     /// Copies the start of the next record to `out`, as far as it fits, and returns the record's length; `None` if there

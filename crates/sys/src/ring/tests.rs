@@ -190,9 +190,9 @@ fn the_rest_of_a_long_record_stays_in_the_ring() {
         assert!(write(&mut producer, b"short") && write(&mut producer, &long));
         let mut out = vec![0xaa; 4096];
         let taken = consumer.take_start(&mut out, 1000, 10).unwrap().unwrap();
-        assert_eq!((taken.length, taken.rest.is_none(), &out[..5]), (5, true, &b"short"[..]));
+        assert_eq!((taken.length, taken.rest().is_empty(), &out[..5]), (5, true, &b"short"[..]));
         let taken = consumer.take_start(&mut out, 1000, 10).unwrap().unwrap();
-        let rest = taken.rest.unwrap();
+        let rest = taken.rest();
         assert_eq!((taken.length, rest.len(), &out[..10]), (3000, 2990, &long[..10]));
         assert!(out[10..].iter().all(|byte| *byte == 0xaa || *byte == b'r' || *byte == b't'));
         rest.copy_to(&mut out[10..3000]);
@@ -200,6 +200,8 @@ fn the_rest_of_a_long_record_stays_in_the_ring() {
         let mut part = [0; 100];
         rest.part(2890, 100).unwrap().copy_to(&mut part);
         assert_eq!(part, long[2900..]);
+        taken.bytes.part(5, 100).unwrap().copy_to(&mut part);
+        assert_eq!(part, long[5..105]);
         assert!(rest.part(2890, 101).is_none() && rest.part(usize::MAX, 2).is_none());
         let _ = consumer.release();
     }

@@ -46,8 +46,9 @@ impl Responder {
             let request = receives.and_then(ReceiveQueue::take).ok_or(Reply::NotReady)?;
             self.receive = Some(request);
         }
-        let full = self.responses.pending_requests() >= usize::from(config.max_dest_rd_atomic);
-        if has_response(info.operation) && full {
+        let is_full =
+            || self.responses.pending_requests() >= usize::from(config.max_dest_rd_atomic);
+        if has_response(info.operation) && is_full() {
             return Err(Refusal::Request.into());
         }
         Ok(())
@@ -67,7 +68,7 @@ impl Responder {
             Position::First => length == mtu,
             Position::Middle => length == mtu * u64::from(self.run),
             Position::Last => (1..=mtu).contains(&length),
-            Position::Only => length <= mtu,
+            Position::Only => length.div_ceil(mtu).max(1) == u64::from(self.run),
         };
         let announced = packet.extensions.reth.map_or(0, |reth| reth.length);
         let message_fits = match info.operation {
@@ -133,6 +134,8 @@ pub(super) fn check_key(
     let Some(range) = remote_range(packet) else { return Ok(()) };
     let access = needed_access(packet, info);
     let allowed = match info.operation {
+        // Its execution checks the same range, and nothing is written if that fails.
+        Operation::Write if info.position == Position::Only => return Ok(()),
         // Misaligned atomics (IBA 9.4.5) and ATOMIC WRITEs (IBA A19) are invalid requests.
         Operation::CompareSwap | Operation::FetchAdd | Operation::AtomicWrite
             if range.address.0 % 8 != 0 =>

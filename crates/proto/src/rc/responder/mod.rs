@@ -16,7 +16,7 @@ mod execute;
 use alloc::collections::VecDeque;
 
 use ferroce_wire::number::{Psn, Qpn};
-use ferroce_wire::opcode::{OpcodeInfo, Operation};
+use ferroce_wire::opcode::{OpcodeInfo, Operation, Position};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::{NakCode, SyndromeKind};
 use ferroce_wire::transport::{Aeth, Bth};
@@ -189,7 +189,7 @@ impl Responder {
         self.responses.take_ack(config)
     }
 
-    /// Handles a packet of a request, or a run of `packets` MIDDLE packets.
+    /// Handles a packet of a request, or a run of `packets`: of MIDDLE packets, or of all packets of a message.
     #[allow(clippy::too_many_arguments)] // Everything that a request may change.
     pub(super) fn handle_request(
         &mut self,
@@ -208,6 +208,10 @@ impl Responder {
         let rest;
         let mut packet = packet;
         if sequence < self.expected && sequence.plus(packets) > self.expected {
+            if info.position == Position::Only {
+                // The message was sent again, packet by packet, before it arrived as a whole: the other packets follow.
+                return Ok(());
+            }
             // The first packets of the run are duplicates.
             let before = self.expected.since(sequence);
             self.counters.get_mut().duplicate_request += u64::from(before);

@@ -17,4 +17,5 @@ mod programs;
 mod responses;
 mod rules;
 mod runs;
+mod whole;
 mod xrc;

@@ -54,6 +54,8 @@ pub(super) struct Pair {
     pub(super) marking: bool,
     /// MIDDLE packets may be sent as runs, of random lengths up to this.
     pub(super) max_run: u32,
+    /// Messages are sent by [`QueuePair::take_whole`] where possible.
+    pub(super) takes_whole: bool,
 }
 
 /// A configuration for tests.
@@ -111,6 +113,7 @@ impl Pair {
             lost: Vec::new(),
             marking: false,
             max_run: 1,
+            takes_whole: false,
         }
     }
 
@@ -128,13 +131,9 @@ impl Pair {
                 if self.max_run > 1 {
                     host.qp.set_max_run(1 + self.random.below(self.max_run.into()) as u32);
                 }
-                let mut budget = Budget::UNLIMITED;
-                let polled = host.qp.poll_transmit(self.now, &mut budget, &mut host.memory);
-                let Some(transmit) = polled else {
-                    break;
-                };
-                let psn = transmit.bth.psn;
-                match transmit.encode(&host.memory, &mut buffer) {
+                let Some((psn, encoded)) = self.encode_next(side, &mut buffer) else { break };
+                let host = &mut self.hosts[side];
+                match encoded {
                     Ok(length) => {
                         let mut bytes = buffer[..length].to_vec();
                         bytes.extend([0; 4]); // Space for the ICRC.
@@ -156,6 +155,26 @@ impl Pair {
                 host.received.push(completion);
             }
         }
+    }
+
+    /// Encodes the next packet of a side, if it has one: its PSN and its length.
+    fn encode_next(
+        &mut self,
+        side: usize,
+        out: &mut [u8],
+    ) -> Option<(Psn, Result<usize, EncodeError>)> {
+        let Host { qp, memory, .. } = &mut self.hosts[side];
+        if self.takes_whole {
+            if let Some(message) = qp.take_whole(self.now) {
+                out.fill(0);
+                let whole = message.headers_len() + message.length + usize::from(message.bth.pad);
+                let payload = &mut message.encode_headers(out).unwrap()[..message.length];
+                let read = message.read(memory, payload).map_err(EncodeError::Local);
+                return Some((message.bth.psn, read.map(|()| whole)));
+            }
+        }
+        let transmit = qp.poll_transmit(self.now, &mut { Budget::UNLIMITED }, memory)?;
+        Some((transmit.bth.psn, transmit.encode(memory, out)))
     }
 
     fn transmit(&mut self, to: usize, bytes: Vec<u8>) {
@@ -236,10 +255,11 @@ impl Pair {
     }
 }
 
-/// The packets of a run: only MIDDLE packets form one.
+/// The packets of a run: MIDDLE packets form one, and all packets of a message.
 pub(super) fn run_length(packet: &Packet<'_>, mtu: u16) -> u32 {
     match packet.bth.opcode.info().map(|info| info.position) {
         Some(Position::Middle) => (packet.payload_len / usize::from(mtu)) as u32,
+        Some(Position::Only) => (packet.payload_len.div_ceil(usize::from(mtu)) as u32).max(1),
         _ => 1,
     }
 }

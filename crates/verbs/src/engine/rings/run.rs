@@ -1,20 +1,29 @@
-//! Runs: MIDDLE packets of one message that are one record, so that the path MTU does not limit what is copied at once.
+//! Runs: packets of one message that are one record, so that the path MTU does not limit what is copied at once.
 //!
-//! A run is the first of its packets with the payload of all, and its ACK request is that of the last. It is what the
-//! transport handles as one (`QueuePair::handle_run`). It exists only in rings: where packets are captured or faults are
+//! A run of MIDDLE packets is the first of them with the payload of all, and its ACK request is that of the last. A run of all
+//! packets of a message or of a READ response is the ONLY packet that it would be with a larger MTU. Both are what the
+//! transport handles as one (`QueuePair::handle_run`). They exist only in rings: where packets are captured or faults are
 //! injected, each is a packet of its own.
 
 use ferroce_wire::number::Psn;
-use ferroce_wire::opcode::{Position, Transport};
-use ferroce_wire::transport::Bth;
+use ferroce_wire::opcode::{Opcode, Position, Transport};
+use ferroce_wire::transport::{Aeth, Bth};
 
 use crate::headers::ICRC;
 
 /// The payload of a run: enough that its headers do not matter, and little enough that both sides copy at the same time.
 pub(super) const MAX_PAYLOAD: usize = 64 << 10;
 
-/// The bytes that each packet of a run would have besides its payload.
-pub(super) const OVERHEAD: usize = Bth::LEN + ICRC;
+/// The bytes that the packets of a run would have more than the run has.
+#[inline]
+pub(super) fn overhead(bth: &Bth, packets: u32) -> usize {
+    if packets == 1 {
+        return 0;
+    }
+    // The last packet of a READ response has an AETH, as the first has.
+    let is_read = bth.opcode == Opcode::RC_RDMA_READ_RESPONSE_ONLY;
+    (packets as usize - 1) * (Bth::LEN + ICRC) + if is_read { Aeth::LEN } else { 0 }
+}
 
 /// The packets of a run that starts with this header; 1 if it is a single packet.
 #[inline]
@@ -29,36 +38,102 @@ pub(super) fn is_single(payload: usize, mtu: u16) -> bool {
 }
 
 fn packets_of_long(bth: &Bth, payload: usize, mtu: u16) -> u32 {
-    let mtu = usize::from(mtu);
-    let Some(info) = bth.opcode.info() else { return 1 };
-    let forms_runs =
-        info.transport == Transport::ReliableConnection && info.position == Position::Middle;
-    // The transport refuses what is not a multiple.
-    if forms_runs && mtu > 0 { (payload / mtu).max(1) as u32 } else { 1 }
+    let mtu = usize::from(mtu).max(1);
+    match Kind::of(bth) {
+        // The transport refuses what is not a multiple.
+        Some(Kind::Middle) => (payload / mtu).max(1) as u32,
+        Some(Kind::Whole { .. }) => payload.div_ceil(mtu).max(1) as u32,
+        None => 1,
+    }
+}
+
+/// What packets may form a run.
+enum Kind {
+    /// MIDDLE packets.
+    Middle,
+    /// All packets of a message or of a READ response, with these opcodes if each is on its own: FIRST, MIDDLE and LAST.
+    Whole { opcodes: [Opcode; 3] },
+}
+
+impl Kind {
+    fn of(bth: &Bth) -> Option<Self> {
+        let opcodes = match bth.opcode {
+            Opcode::RC_SEND_ONLY => {
+                [Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST]
+            }
+            Opcode::RC_RDMA_WRITE_ONLY => [
+                Opcode::RC_RDMA_WRITE_FIRST,
+                Opcode::RC_RDMA_WRITE_MIDDLE,
+                Opcode::RC_RDMA_WRITE_LAST,
+            ],
+            Opcode::RC_RDMA_READ_RESPONSE_ONLY => [
+                Opcode::RC_RDMA_READ_RESPONSE_FIRST,
+                Opcode::RC_RDMA_READ_RESPONSE_MIDDLE,
+                Opcode::RC_RDMA_READ_RESPONSE_LAST,
+            ],
+            opcode => {
+                let info = opcode.info()?;
+                let is_reliable = info.transport == Transport::ReliableConnection;
+                let is_middle = is_reliable && info.position == Position::Middle;
+                return is_middle.then_some(Self::Middle);
+            }
+        };
+        Some(Self::Whole { opcodes })
+    }
+}
+
+/// The bytes of payload in a record of a packet or a run, which are `behind` its BTH.
+#[inline]
+pub(super) fn payload(bth: &Bth, behind: usize) -> usize {
+    let headers = bth.opcode.info().map_or(0, |info| info.extensions_len);
+    behind.saturating_sub(headers + usize::from(bth.pad) + ICRC)
 }
 
 /// Calls `each` with the packets of a run, from the BTH to the place of the ICRC.
 pub(super) fn split(run: &[u8], mtu: u16, mut each: impl FnMut(&mut [u8])) {
     let Some((header, rest)) = run.split_first_chunk::<{ Bth::LEN }>() else { return };
     let bth = Bth::parse(header);
-    let payload = &rest[..rest.len().saturating_sub(ICRC)];
-    let mut packet = Vec::with_capacity(Bth::LEN + usize::from(mtu) + ICRC);
-    let mut parts = payload.chunks(usize::from(mtu).max(1)).zip(0..).peekable();
+    let length = payload(&bth, rest.len());
+    let Some(start) = rest.len().checked_sub(length + usize::from(bth.pad) + ICRC) else { return };
+    let (extensions, body) = rest.split_at(start);
+    let opcodes = match Kind::of(&bth) {
+        Some(Kind::Whole { opcodes }) => opcodes,
+        _ => [bth.opcode; 3],
+    };
+    let [first, middle, last] = opcodes;
+    let mut packet = Vec::with_capacity(Bth::LEN + extensions.len() + usize::from(mtu) + ICRC);
+    let mut parts = body[..length].chunks(usize::from(mtu).max(1)).zip(0..).peekable();
     while let Some((part, index)) = parts.next() {
-        let ack_request = bth.ack_request && parts.peek().is_none();
-        let bth = Bth { psn: Psn::new(bth.psn.0.wrapping_add(index)), ack_request, ..bth };
+        let is_last = parts.peek().is_none();
+        let opcode = match index {
+            0 => first,
+            _ if is_last => last,
+            _ => middle,
+        };
+        let bth = Bth {
+            opcode,
+            psn: Psn::new(bth.psn.0.wrapping_add(index)),
+            ack_request: bth.ack_request && is_last,
+            solicited: bth.solicited && is_last,
+            pad: if is_last { bth.pad } else { 0 },
+            ..bth
+        };
         packet.clear();
         packet.extend_from_slice(&bth.to_bytes());
+        // The last packet of a READ response has an AETH, as the first has; only the first packet of a WRITE has a RETH.
+        let has_headers = opcode.info().is_some_and(|info| info.extensions_len > 0);
+        packet.extend_from_slice(if has_headers { extensions } else { &[] });
         packet.extend_from_slice(part);
-        packet.extend_from_slice(&[0; ICRC]);
+        packet.resize(packet.len() + usize::from(bth.pad) + ICRC, 0);
         each(&mut packet);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ferroce_wire::opcode::Opcode;
+    use ferroce_wire::number::Msn;
     use ferroce_wire::packet::Packet;
+    use ferroce_wire::transport::Reth;
 
     use super::*;
 
@@ -67,13 +142,65 @@ mod tests {
     }
 
     #[test]
-    fn only_middle_packets_of_rc_form_runs() {
+    fn middle_packets_and_whole_messages_of_rc_form_runs() {
         assert_eq!(packets(&bth(Opcode::RC_RDMA_WRITE_MIDDLE), 8192, 1024), 8);
         assert_eq!(packets(&bth(Opcode::RC_RDMA_READ_RESPONSE_MIDDLE), 2048, 1024), 2);
         assert_eq!(packets(&bth(Opcode::RC_SEND_MIDDLE), 1000, 1024), 1);
-        for opcode in [Opcode::RC_RDMA_WRITE_FIRST, Opcode::UC_SEND_MIDDLE, Opcode(0xff)] {
+        assert_eq!(packets(&bth(Opcode::RC_SEND_ONLY), 1025, 1024), 2);
+        assert_eq!(packets(&bth(Opcode::RC_RDMA_WRITE_ONLY), 8192, 1024), 8);
+        assert_eq!(packets(&bth(Opcode::RC_RDMA_READ_RESPONSE_ONLY), 8193, 1024), 9);
+        for opcode in [
+            Opcode::RC_RDMA_WRITE_FIRST,
+            Opcode::RC_SEND_ONLY_WITH_IMMEDIATE,
+            Opcode::UC_SEND_MIDDLE,
+            Opcode::UC_SEND_ONLY,
+            Opcode(0xff),
+        ] {
             assert_eq!(packets(&bth(opcode), 8192, 1024), 1);
         }
+    }
+
+    #[test]
+    fn the_packets_of_a_whole_message_are_those_of_the_specification() {
+        let reth = Reth { length: 601, ..Reth::default() };
+        let header = Bth { pad: 3, solicited: true, ..bth(Opcode::RC_RDMA_WRITE_ONLY) };
+        let payload: Vec<u8> = (0..601).map(|index| (index / 7) as u8).collect();
+        let run = [&header.to_bytes()[..], &reth.to_bytes(), &payload, &[0; 3 + ICRC]].concat();
+        let mut found = Vec::new();
+        let mut packets = Vec::new();
+        split(&run, 256, |bytes| {
+            let Packet { bth, extensions, payload, .. } = Packet::parse(bytes).unwrap();
+            packets.push((bth.opcode, bth.psn.0, bth.ack_request, bth.solicited, extensions.reth));
+            found.extend_from_slice(payload);
+        });
+        assert_eq!(found, payload);
+        let expected = [
+            (Opcode::RC_RDMA_WRITE_FIRST, 0xff_ffff, false, false, Some(reth)),
+            (Opcode::RC_RDMA_WRITE_MIDDLE, 0, false, false, None),
+            (Opcode::RC_RDMA_WRITE_LAST, 1, true, true, None),
+        ];
+        assert_eq!(packets, expected);
+    }
+
+    #[test]
+    fn the_first_and_the_last_packet_of_a_read_response_have_an_aeth() {
+        let header = bth(Opcode::RC_RDMA_READ_RESPONSE_ONLY).to_bytes();
+        let aeth = Aeth { msn: Msn(7), ..Aeth::default() };
+        let run = [&header[..], &aeth.to_bytes(), &[1; 700], &[0; ICRC]].concat();
+        let mut found = Vec::new();
+        let mut bytes_in_all = 0;
+        split(&run, 256, |bytes| {
+            let Packet { bth, extensions, payload, .. } = Packet::parse(bytes).unwrap();
+            found.push((bth.opcode, extensions.aeth, payload.len()));
+            bytes_in_all += bytes.len();
+        });
+        assert_eq!(bytes_in_all, run.len() + overhead(&Bth::parse(&header), 3));
+        let expected = [
+            (Opcode::RC_RDMA_READ_RESPONSE_FIRST, Some(aeth), 256),
+            (Opcode::RC_RDMA_READ_RESPONSE_MIDDLE, None, 256),
+            (Opcode::RC_RDMA_READ_RESPONSE_LAST, Some(aeth), 188),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use ferroce_sys::{Incoming, RxDatagram, RxInfo, Uncancellable, forward_header};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::packet::Packet;
-use ferroce_wire::transport::Bth;
+use ferroce_wire::transport::{Bth, Reth};
 
 use super::super::adapter::{Adapter, now};
 use super::super::counters::count;
@@ -45,25 +45,23 @@ impl RingState {
 
     /// Takes the next record of a ring. The payload of a long one stays there.
     fn take<'a>(&mut self, ring: &'a Incoming) -> Result<Option<Taken<'a>>, Broken> {
-        ring.consumer.take_start(&mut self.record, INFO + MAX_PACKET, INFO + Bth::LEN)
+        ring.consumer.take_start(&mut self.record, INFO + MAX_PACKET, INFO + Bth::LEN + Reth::LEN)
     }
 
     /// Copies what is left of a record behind its start.
     fn complete(&mut self, taken: &Taken<'_>) {
-        if let Some(rest) = taken.rest {
-            rest.copy_to(&mut self.record[taken.length - rest.len()..taken.length]);
-        }
+        taken.rest().copy_to(&mut self.record[taken.copied..taken.length]);
     }
 
     /// The packets of the record, which is this long, by its first header.
     #[inline]
     fn packets(&self, length: usize, mtu: u16) -> u32 {
-        let payload = length.saturating_sub(INFO + Bth::LEN + ICRC);
-        if run::is_single(payload, mtu) {
+        let behind = length.saturating_sub(INFO + Bth::LEN);
+        if run::is_single(behind, mtu) {
             return 1;
         }
         let header = self.record.get(INFO..).and_then(<[u8]>::first_chunk);
-        header.map_or(1, |header| run::packets(&Bth::parse(header), payload, mtu))
+        header.map(Bth::parse).map_or(1, |bth| run::packets(&bth, run::payload(&bth, behind), mtu))
     }
 
     /// The metadata of the record, and the record itself; `None` if it makes no sense. What comes from a process on this
@@ -235,8 +233,8 @@ impl Driver {
         let (mtu, is_captured) = (inner.endpoint.path_mtu(), adapter.tap().is_some());
         let packets = self.rings.packets(taken.length, mtu);
         // Only the payload of a run is nothing but copied.
-        let shared = taken.rest.filter(|_| packets > 1 && !is_captured);
-        if shared.is_none() {
+        let is_shared = taken.copied < taken.length && packets > 1 && !is_captured;
+        if !is_shared {
             self.rings.complete(taken);
         }
         let record = self.rings.info(adapter);
@@ -254,7 +252,7 @@ impl Driver {
             if packet.read(bytes).is_err() {
                 return count(adapter.counters.malformed());
             }
-            let length = bytes.len() + (packets as usize - 1) * run::OVERHEAD;
+            let length = bytes.len() + run::overhead(&packet.bth, packets);
             if !adapter.admits_form(&packet) {
                 return;
             }
@@ -272,13 +270,13 @@ impl Driver {
             if is_captured {
                 adapter.record(&received, Some(inner));
             }
-            match shared {
-                None => adapter.deliver(core, inner, &received),
-                Some(shared) => {
-                    let mut memory =
-                        Placement::new(&adapter.memory, received.packet.payload, shared);
-                    adapter.deliver_into(core, inner, &received, &mut memory);
-                }
+            if !is_shared {
+                return adapter.deliver(core, inner, &received);
+            }
+            let start = taken.length - ICRC - usize::from(packet.bth.pad) - packet.payload.len();
+            if let Some(shared) = taken.bytes.part(start, packet.payload.len()) {
+                let mut memory = Placement::new(&adapter.memory, packet.payload, shared);
+                adapter.deliver_into(core, inner, &received, &mut memory);
             }
         };
         match packets {

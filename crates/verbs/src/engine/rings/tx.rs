@@ -22,12 +22,12 @@ use crate::tap::{Direction, Owner, PacketMetadata, Tap};
 /// Records are published when they have this many bytes, so that the receiver copies while the sender does.
 const PUBLISH: usize = 16 << 10;
 
-/// Short records are composed in memory of this process. The reader has the cache lines of the ring, and each locked
-/// instruction between two writes to them would wait until they have come.
-const SHORT: usize = 320;
+/// A payload up to this length is copied to memory of this process first. The reader has the cache lines of the ring, and each
+/// locked instruction between two writes to them, of which the program's memory needs some, would wait until they have come.
+const SHORT: usize = 128;
 
-/// The longest headers of a packet, its padding and its ICRC.
-const MAX_HEADERS: usize = MAX_PACKET - 4096;
+/// The record of a packet with such a payload: the rest is the longest headers, padding and ICRC.
+const SHORT_RECORD: usize = INFO + MAX_PACKET - 4096 + SHORT;
 
 impl Driver {
     /// Transmits packets of a QP through its ring, up to its turn. Returns how many.
@@ -49,7 +49,14 @@ impl Driver {
         let max_run = if tap.is_some() { 1 } else { run::MAX_PAYLOAD / usize::from(mtu).max(1) };
         inner.endpoint.set_max_run(max_run as u32);
         while packets < TURN {
-            match write_packet(adapter, inner, core, route, &mut producer, now, tap) {
+            let message = match tap {
+                None => write_message(adapter, inner, route, &mut producer, now),
+                Some(_) => None,
+            };
+            let written = message.unwrap_or_else(|| {
+                write_packet(adapter, inner, core, route, &mut producer, now, tap)
+            });
+            match written {
                 Written::Packets(count) => {
                     packets += count;
                     if inner.endpoint.pending() == Pending::Nothing {
@@ -170,6 +177,48 @@ pub(super) fn write_ack(adapter: &Adapter, inner: &mut Inner, route: &mut RingRo
     true
 }
 
+/// Writes the next message of a QP to a ring, if it is one that can be one record; `None` if [`write_packet`] has to decide.
+#[inline]
+fn write_message(
+    adapter: &Adapter,
+    inner: &mut Inner,
+    route: &RingRoute,
+    producer: &mut Producer,
+    now: Instant,
+) -> Option<Written> {
+    if route.to.ended.load(Ordering::Relaxed) {
+        return None;
+    }
+    let room = producer.room(MAX_RECORD).ok()??;
+    let message = inner.endpoint.take_whole(now)?;
+    let (bth, length, packets) = (message.bth, message.length, message.packets);
+    let headers = INFO + message.headers_len();
+    let whole = headers + length + usize::from(bth.pad) + ICRC;
+    let mut short = [0; SHORT];
+    let payload = short.get_mut(..length);
+    let is_short = payload.is_some();
+    let payload = payload.unwrap_or(&mut room[headers..headers + length]);
+    if message.read(&&*adapter.memory, payload).is_err() {
+        inner.endpoint.handle_denied(bth.psn, true);
+        return Some(Written::Packets(1));
+    }
+    let (info, packet) = room[..whole].split_first_chunk_mut::<INFO>()?;
+    *info = route.info;
+    let rest = message.encode_headers(packet)?;
+    let (payload, behind) = rest.split_at_mut(length);
+    if is_short {
+        payload.copy_from_slice(&short[..length]);
+    }
+    behind.fill(0);
+    producer.commit(whole);
+    inner.stats.sent(&bth, None, length, packets);
+    adapter.counters.sent_locally(packets, whole - INFO + run::overhead(&bth, packets));
+    if producer.unpublished() >= PUBLISH {
+        route.to.show(producer);
+    }
+    Some(Written::Packets(packets as usize))
+}
+
 /// Writes the next packet of a QP to a ring.
 pub(super) fn write_packet(
     adapter: &Adapter,
@@ -205,8 +254,8 @@ pub(super) fn write_packet(
         }
         return Written::Packets(1);
     }
-    let mut short = [0; SHORT];
-    let is_short = payload <= SHORT - INFO - MAX_HEADERS;
+    let mut short = [0; SHORT_RECORD];
+    let is_short = payload <= SHORT;
     let record = if is_short { &mut short[..] } else { &mut *room };
     let Some((info, packet)) = record.split_first_chunk_mut::<INFO>() else { return Written::Full };
     *info = route.info;
@@ -248,7 +297,7 @@ pub(super) fn write_packet(
     producer.commit(INFO + whole);
     let packets = run::packets(&bth, payload, inner.endpoint.path_mtu());
     inner.stats.sent(&bth, aeth, payload, packets);
-    adapter.counters.sent_locally(packets, whole + (packets as usize - 1) * run::OVERHEAD);
+    adapter.counters.sent_locally(packets, whole + run::overhead(&bth, packets));
     if producer.unpublished() >= PUBLISH {
         route.to.show(producer);
     }
