@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Deref;
 
-/// The bytes of an inline send. They are not in the request itself: that would make each request as long as the longest, and
-/// a send queue of such requests fills the first-level cache.
+/// The bytes of an inline send. They are not in the request itself: that would make all requests longer, also the many without
+/// inline data, and a send queue would take most of a first-level cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InlineData(Box<[u8]>);
 
