@@ -282,9 +282,15 @@ fn the_history_rejects_arbitrary_identifications() {
         });
         believed.count() as f64 / f64::from(trials)
     };
-    for (name, first, at_most) in [("a batch", 0, 1.1 / 1024.0), ("a counter", 47_664, 0.01)] {
+    let first_batch = 0..BATCH_LIMIT;
+    let batches = first_batch.clone().chain(first_batch.clone()).collect::<Vec<_>>();
+    for (name, ids, at_most) in [
+        ("a first batch", first_batch.collect(), 0.01),
+        ("two batches", batches, 1.1 / 1024.0),
+        ("a counter", (47_664..47_664 + BATCH_LIMIT).collect(), 0.01),
+    ] {
         let mut history = IdentificationHistory::new();
-        for id in first..first + BATCH_LIMIT {
+        for id in ids {
             let sent = Identification { id, dont_fragment: true };
             let _ = history.observe(sent, Duration::ZERO);
         }

@@ -54,7 +54,7 @@ pub enum Plausibility {
 /// Pass it every [`Identification`] that [`solve`](super::solve) returns, by [`observe`](Self::observe) or, with both kinds
 /// of history, by [`observe_flow`]. It distinguishes three kinds of sender:
 ///
-/// - *batches*: "don't fragment" and an identification below [`BATCH_LIMIT`], as Ferroce sends;
+/// - *batches*: "don't fragment" and an identification below [`BATCH_LIMIT`] that starts again at 0, as Ferroce sends;
 /// - *counters*, incremented per packet: one per pair of addresses, as Linux does for rdma_rxe, one per flow, or several
 ///   behind one address. Up to four sequences are tracked at the same time; a new one is adopted with its second packet,
 ///   so it costs one packet;
@@ -88,6 +88,9 @@ struct Track {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pattern {
+    /// Below [`BATCH_LIMIT`] up to now, the highest seen: the first batch, or a counter that will exceed the limit.
+    BatchOrCounter(Identification),
+    /// Started again at 0, which a counter does once in 65,536 packets.
     Batches,
     /// The highest identification seen.
     Counter(Identification),
@@ -162,7 +165,7 @@ impl IdentificationHistory {
         self.mismatch(seen, now)
     }
 
-    /// Whether the last identification was a batch index.
+    /// Whether the last identification was an index of a sender of batches.
     #[inline]
     fn sends_batches(&self) -> bool {
         self.tracks[0].is_some_and(|track| track.pattern == Pattern::Batches)
@@ -192,7 +195,14 @@ impl IdentificationHistory {
             let track = track.as_ref()?;
             let (distance, pattern) = match track.pattern {
                 Pattern::Batches => (0, is_batch(seen).then_some(Pattern::Batches)?),
-                Pattern::Counter(highest) => {
+                Pattern::BatchOrCounter(_) if is_batch(seen) && seen.id == 0 => {
+                    (0, Pattern::Batches)
+                }
+                Pattern::BatchOrCounter(highest) if is_batch(seen) => {
+                    let highest = if seen.id > highest.id { seen } else { highest };
+                    (0, Pattern::BatchOrCounter(highest))
+                }
+                Pattern::BatchOrCounter(highest) | Pattern::Counter(highest) => {
                     // After an idle time, Linux advances a counter by a random number up to the clock ticks that passed
                     // (`ip_idents_reserve`): at most 1000 per second, depending on its configuration.
                     let ticks = now.saturating_sub(track.last).as_millis();
@@ -284,7 +294,7 @@ fn is_batch(seen: Identification) -> bool {
 }
 
 fn pattern_of(seen: Identification) -> Pattern {
-    if is_batch(seen) { Pattern::Batches } else { Pattern::Counter(seen) }
+    if is_batch(seen) { Pattern::BatchOrCounter(seen) } else { Pattern::Counter(seen) }
 }
 
 /// Whether two mismatches belong to the same sequence.

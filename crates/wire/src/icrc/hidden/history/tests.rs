@@ -89,6 +89,26 @@ fn batches_restart_at_zero() {
     assert_eq!(history.observe(seen, idle), Expected, "indices do not age");
 }
 
+/// Below [`BATCH_LIMIT`] a counter looks like the first batch of a Ferroce sender.
+#[test]
+fn a_counter_may_start_below_the_batch_limit() {
+    for start in 0..BATCH_LIMIT {
+        let mut history = IdentificationHistory::new();
+        for id in start..2000 {
+            assert_eq!(observe(&mut history, id), Expected, "{id} from {start}");
+        }
+        assert_eq!(observe(&mut history, 40_000), Implausible, "from {start}");
+    }
+}
+
+#[test]
+fn a_counter_below_the_batch_limit_may_jump_after_a_pause() {
+    let mut history = IdentificationHistory::new();
+    assert_eq!(observe(&mut history, 100), Expected);
+    let seen = Identification { id: 2000, dont_fragment: true };
+    assert_eq!(history.observe(seen, Duration::from_secs(1)), Expected);
+}
+
 #[test]
 fn a_sender_that_jumps_loses_one_packet() {
     let mut history = counting_from(1000);
@@ -206,6 +226,37 @@ fn a_host_with_one_counter_for_all_flows_loses_nothing() {
             Implausible
         );
     }
+}
+
+#[test]
+fn a_shared_counter_may_start_below_the_batch_limit() {
+    for start in 0..BATCH_LIMIT {
+        // Each flow sends a run of packets, so none of them sees all identifications.
+        for run in [1, 2, 5, 40] {
+            let mut receiver = Receiver::new(3);
+            for id in start..2000 {
+                let flow = usize::from(id / run % 3);
+                assert_eq!(
+                    receiver.observe(flow, id),
+                    Expected,
+                    "{id} from {start}, runs of {run}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn batches_of_many_flows_are_expected() {
+    let mut receiver = Receiver::new(3);
+    for round in 0..100 {
+        for flow in 0..3 {
+            for id in 0..=u16::from(round % 7 == 0) * 20 {
+                assert_eq!(receiver.observe(flow, id), Expected, "{id}, flow {flow}");
+            }
+        }
+    }
+    assert_eq!(receiver.observe(1, BATCH_LIMIT), Implausible);
 }
 
 #[test]
