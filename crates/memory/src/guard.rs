@@ -129,7 +129,8 @@ mod arch {
     /// A copy of RDX bytes from RSI to RDI, with the order and word guarantees of [`crate::copy`]: pieces are as large as
     /// the alignment of one side (`$low`, the low byte of its register) allows, so that no aligned word of that side is
     /// split, and they are in ascending order. x86 stores are seen in program order. Wide moves start at multiples of 8:
-    /// where the processor splits them, at a cache line boundary, it splits between words.
+    /// where the processor splits them, at a cache line boundary, it splits between words. As long as there are 2 KiB left, the
+    /// lines 1.5 KiB ahead are asked for: another core has those of a ring, and long buffers are often not in the cache.
     macro_rules! copy {
         ($name:literal, $low:literal) => {
             concat!(
@@ -160,7 +161,9 @@ mod arch {
                 ", 4\n jz 4f\n cmp rdx, 4\n jb 6f\n",
                 "mov eax, dword ptr [rsi]\n mov dword ptr [rdi], eax\n",
                 "add rsi, 4\n add rdi, 4\n sub rdx, 4\n",
-                "4: cmp rdx, 64\n jb 5f\n",
+                "4: cmp rdx, 2048\n jb 14f\n",
+                "prefetchw [rdi + 1536]\n prefetcht0 [rsi + 1536]\n",
+                "14: cmp rdx, 64\n jb 5f\n",
                 "movups xmm0, xmmword ptr [rsi]\n movups xmm1, xmmword ptr [rsi + 16]\n",
                 "movups xmm2, xmmword ptr [rsi + 32]\n movups xmm3, xmmword ptr [rsi + 48]\n",
                 "movups xmmword ptr [rdi], xmm0\n movups xmmword ptr [rdi + 16], xmm1\n",
