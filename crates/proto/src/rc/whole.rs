@@ -23,6 +23,8 @@ pub struct Whole<'a> {
     pub length: usize,
     /// How many packets it is: one, unless it is a run of all packets of the message.
     pub packets: u32,
+    /// Whether the program gets a completion.
+    pub signaled: bool,
     data: &'a Data,
     pd: PdId,
 }
@@ -116,6 +118,7 @@ impl Requester {
             psn,
             ..Bth::default()
         };
-        Some(Whole { bth, reth, length, packets, data: &request.data, pd: config.pd })
+        let (signaled, data) = (request.signaled, &request.data);
+        Some(Whole { bth, reth, length, packets, signaled, data, pd: config.pd })
     }
 }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::memory::{RingFile, RingMemory};
-use super::{ALIGNMENT, Broken, HEADER, record_length};
+use super::{ALIGNMENT, Broken, HEADER, MARK_BIT, record_length};
 
 /// The end of a ring that reads. One thread at a time takes records; any thread may ask whether there are some.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct Taken<'a> {
     pub length: usize,
     /// How many of its first bytes were copied.
     pub copied: usize,
+    /// Whether the producer has marked it. What that means is up to the two.
+    pub is_marked: bool,
     /// All of them, which may have changed since.
     pub bytes: SharedBytes<'a>,
 }
@@ -106,7 +108,7 @@ impl Consumer {
     /// Copies the next record to the start of `out` and returns its length; `None` if there is none. A record that does
     /// not fit is [`Broken`].
     pub fn take(&self, out: &mut [u8]) -> Result<Option<usize>, Broken> {
-        let Some((head, length)) = self.next()? else { return Ok(None) };
+        let Some((head, length, _)) = self.next()? else { return Ok(None) };
         let Some(out) = out.get_mut(..length) else { return Err(Broken) };
         self.copy(head, out);
         self.head.store(head + record_length(length) as u64, Ordering::Relaxed);
@@ -122,7 +124,7 @@ impl Consumer {
         limit: usize,
         start: usize,
     ) -> Result<Option<Taken<'_>>, Broken> {
-        let Some((head, length)) = self.next()? else { return Ok(None) };
+        let Some((head, length, is_marked)) = self.next()? else { return Ok(None) };
         let start = if length > limit { start.min(length) } else { length };
         if length > out.len() {
             return Err(Broken);
@@ -136,20 +138,20 @@ impl Consumer {
             length,
             ring: PhantomData,
         };
-        Ok(Some(Taken { length, copied: start, bytes }))
+        Ok(Some(Taken { length, copied: start, is_marked, bytes }))
     }
 
     /// Copies the start of the next record to `out`, as far as it fits, and returns the record's length; `None` if there
     /// is none. The record stays in the ring, and what it contains may change until it is taken.
     pub fn peek(&self, out: &mut [u8]) -> Result<Option<usize>, Broken> {
-        let Some((head, length)) = self.next()? else { return Ok(None) };
+        let Some((head, length, _)) = self.next()? else { return Ok(None) };
         let shown = length.min(out.len());
         self.copy(head, &mut out[..shown]);
         Ok(Some(length))
     }
 
-    /// The position of the next record, and its length.
-    fn next(&self) -> Result<Option<(u64, usize)>, Broken> {
+    /// The position of the next record, its length, and whether it is marked.
+    fn next(&self) -> Result<Option<(u64, usize, bool)>, Broken> {
         let Some(control) = self.memory.control() else { return Ok(None) };
         let head = self.head.load(Ordering::Relaxed);
         let tail = control.tail();
@@ -160,12 +162,13 @@ impl Consumer {
         if unread > self.memory.size() as u64 || unread % ALIGNMENT as u64 != 0 {
             return Err(Broken);
         }
-        // SAFETY: inside the mapping. The length is read once: the other process may change it at any time.
-        let length = unsafe { self.memory.at(head).cast::<u32>().read_volatile() } as usize;
+        // SAFETY: inside the mapping. The header is read once: the other process may change it at any time.
+        let header = unsafe { self.memory.at(head).cast::<u64>().read_volatile() };
+        let length = header as u32 as usize;
         if record_length(length) as u64 > unread {
             return Err(Broken);
         }
-        Ok(Some((head, length)))
+        Ok(Some((head, length, header >> MARK_BIT & 1 != 0)))
     }
 
     /// Copies the first bytes of the record at a position, which [`Consumer::next`] has checked to be as long.

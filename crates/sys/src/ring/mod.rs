@@ -9,7 +9,7 @@
 //!
 //! # Layout
 //! One page with the positions (`Control`), then the records. Positions count all bytes ever written or read; their
-//! lowest bits are the place in the ring. A record begins with its length in four bytes, and takes a multiple of
+//! lowest bits are the place in the ring. A record begins with its length in four bytes and a mark, and takes a multiple of
 //! 64 bytes. The part with the records is mapped twice in a row, so that a record is always in one piece.
 
 mod consumer;
@@ -28,6 +28,9 @@ const ALIGNMENT: usize = 64;
 
 /// Bytes before the data of a record.
 const HEADER: usize = 8;
+
+/// The bit of a record's header, above its length, that is its mark.
+const MARK_BIT: u32 = 32;
 
 /// The other process has written a position or a length that is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::memory::{RingFile, RingMemory};
-use super::{Broken, HEADER, record_length};
+use super::{Broken, HEADER, MARK_BIT, record_length};
 
 /// Records up to this length are followed by others of their kind, whose cache lines are asked for in time: this far ahead.
 const SHORT: usize = 512;
@@ -62,8 +62,15 @@ impl Producer {
     /// [`Producer::publish`].
     #[inline]
     pub fn commit(&mut self, length: usize) {
+        self.commit_record(length, false);
+    }
+
+    /// As [`Producer::commit`], with a mark for the consumer ([`super::Taken::is_marked`]) or without.
+    #[inline]
+    pub fn commit_record(&mut self, length: usize, is_marked: bool) {
+        let header = length as u64 | u64::from(is_marked) << MARK_BIT;
         // SAFETY: inside the mapping: the header of the space that `room` returned.
-        unsafe { self.memory.at(self.tail).cast::<u32>().write(length as u32) };
+        unsafe { self.memory.at(self.tail).cast::<u64>().write(header) };
         let taken = record_length(length);
         self.tail += taken as u64;
         if taken <= SHORT {

@@ -182,6 +182,22 @@ fn files_that_could_shrink_are_refused() {
 }
 
 #[test]
+fn marks_belong_to_their_records() {
+    let (mut producer, consumer) = ring(4096);
+    let marks = [false, true, true, false, true];
+    for is_marked in marks {
+        producer.room(100).unwrap().unwrap().fill(0xff);
+        producer.commit_record(100, is_marked);
+    }
+    let _ = producer.publish();
+    let taken = marks.map(|_| {
+        let taken = consumer.take_start(&mut [0; 100], 100, 10).unwrap().unwrap();
+        (taken.length, taken.is_marked)
+    });
+    assert_eq!(taken, marks.map(|is_marked| (100, is_marked)));
+}
+
+#[test]
 fn the_rest_of_a_long_record_stays_in_the_ring() {
     let (mut producer, consumer) = ring(8192);
     // Also across the end of the ring.

@@ -29,6 +29,10 @@ const MAX_BURST: usize = 64;
 const MAX_BURST_BYTES: usize = 256 << 10;
 const RELEASE: usize = 32 << 10;
 
+/// The sender's program awaits the ACK of a marked record. It is sent before the burst is over, but not before the first few
+/// records, and not again before this many more: the end of the burst acknowledges all.
+const ACK_INTERVAL: usize = 16;
+
 /// So few records are handled in less time than a timer needs to be exact.
 const FEW: usize = 4;
 
@@ -138,6 +142,7 @@ impl Driver {
         let now = now();
         let mut result = Ok(());
         let (mut taken, mut bytes, mut kept) = (0, 0, 0);
+        let mut unacknowledged = ACK_INTERVAL - FEW;
         let mut next = self.rings.take(ring)?;
         while let Some(mut record) = next {
             let number = destination(self.rings.record.get(INFO..).unwrap_or_default());
@@ -162,6 +167,13 @@ impl Driver {
                     }
                 }
                 taken += 1;
+                unacknowledged += 1;
+                if record.is_marked && unacknowledged >= ACK_INTERVAL {
+                    if let (Some(core), Some(inner)) = (&core, &mut locked) {
+                        self.acknowledge(adapter, core, inner, now);
+                        unacknowledged = 0;
+                    }
+                }
                 (bytes, kept) = (bytes + record.length, kept + record.length);
                 if kept >= RELEASE {
                     kept = 0;

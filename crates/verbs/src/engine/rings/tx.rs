@@ -43,6 +43,8 @@ impl Driver {
         let mut producer = lock(&to.ring.producer);
         let mut packets = 0;
         let mut end = TurnEnd::Over;
+        // Whether the last message was signaled. If all are, none is awaited more than the others.
+        let mut was_signaled = true;
         // A capture that begins during the turn gets whole packets from the next one on.
         let tap = adapter.tap();
         let mtu = inner.endpoint.path_mtu();
@@ -50,7 +52,7 @@ impl Driver {
         inner.endpoint.set_max_run(max_run as u32);
         while packets < TURN {
             let message = match tap {
-                None => write_message(adapter, inner, route, &mut producer, now),
+                None => write_message(adapter, inner, route, &mut producer, now, &mut was_signaled),
                 Some(_) => None,
             };
             let written = message.unwrap_or_else(|| {
@@ -185,6 +187,7 @@ fn write_message(
     route: &RingRoute,
     producer: &mut Producer,
     now: Instant,
+    was_signaled: &mut bool,
 ) -> Option<Written> {
     if route.to.ended.load(Ordering::Relaxed) {
         return None;
@@ -192,6 +195,8 @@ fn write_message(
     let room = producer.room(MAX_RECORD).ok()??;
     let message = inner.endpoint.take_whole(now)?;
     let (bth, length, packets) = (message.bth, message.length, message.packets);
+    let is_awaited = message.signaled && !*was_signaled;
+    *was_signaled = message.signaled;
     let headers = INFO + message.headers_len();
     let whole = headers + length + usize::from(bth.pad) + ICRC;
     let mut short = [0; SHORT];
@@ -210,7 +215,7 @@ fn write_message(
         payload.copy_from_slice(&short[..length]);
     }
     behind.fill(0);
-    producer.commit(whole);
+    producer.commit_record(whole, is_awaited);
     inner.stats.sent(&bth, None, length, packets);
     adapter.counters.sent_locally(packets, whole - INFO + run::overhead(&bth, packets));
     if producer.unpublished() >= PUBLISH {
