@@ -19,8 +19,9 @@ const MAX_STRETCH: u64 = 32;
 const LATE: u64 = 1_000_000;
 
 /// A program that polls continuously posts or makes a pass at least this often, in nanoseconds: between two passes it
-/// handles a message and sends the reply. What the thread finds earlier, the program would have found as well.
-pub(super) const GAP: u64 = 30_000;
+/// handles a message and sends the reply, such as a rank of MPI that copies and adds up 32 KiB, and may be preempted by the
+/// device thread of another process. What the thread finds earlier, the program would have found as well.
+pub(super) const GAP: u64 = 60_000;
 
 /// The evidence that a program polls too rarely: a look that finds packets counts for more than one that finds none,
 /// because the peer may be waiting for this process. With [`ENOUGH`] the thread watches the sockets.

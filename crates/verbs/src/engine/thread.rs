@@ -116,8 +116,9 @@ pub(crate) fn run(adapter: &Adapter) {
         // Set before the flags are read: a program that stops polling afterwards wakes this thread.
         signals.set_mode(Mode::Dozing);
         // If another thread owns the device, it counts as polling. It may have been preempted in the middle of a pass:
-        // reading the sockets now would only keep it from being scheduled.
-        let polled = signals.take_polled() || done.is_none();
+        // reading the sockets now would only keep it from being scheduled. The first looks of a doze are shorter than the
+        // pauses of a program that polls.
+        let polled = signals.take_polled() || done.is_none() || unpolled <= doze::GAP;
         let before = std::mem::replace(&mut waits, signals.waits());
         let look = Look {
             received,
