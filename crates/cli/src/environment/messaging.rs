@@ -42,8 +42,13 @@ fn wanted(args: &EnvironmentArgs) -> Vec<Variable> {
         Variable::text("UCX_TLS", TRANSPORTS.into()),
         // UCX assumes the MTU of the port for all peers. Our QPs reduce it to the path MTU.
         Variable::text("UCX_IB_PATH_MTU", "4096".into()),
-        // UCX would send 64 KiB in fragments of 8 KiB that both sides copy, each with batches of its own.
-        Variable::text("UCX_RNDV_THRESH", "16k".into()),
+        // UCX would send 64 KiB in fragments of 8 KiB, each with batches of its own. Up to 32 KiB a message is one SEND,
+        // which is faster than a rendezvous of three messages; the receiver READs longer ones. A quarter of the buffers
+        // with four times the length take the same memory.
+        Variable::text("UCX_RC_VERBS_SEG_SIZE", "33k".into()),
+        Variable::text("UCX_RC_VERBS_RX_QUEUE_LEN", "1024".into()),
+        Variable::text("UCX_RC_VERBS_TX_BUFS_GROW", "256".into()),
+        Variable::text("UCX_RNDV_THRESH", "33k".into()),
     ];
     // Open MPI does not use UCX on devices it does not know, and Debian's configuration excludes it. Shared-memory
     // windows (MPI_Win_allocate_shared) belong to `sm`.

@@ -291,7 +291,9 @@ fn messaging_libraries_are_configured_unless_the_user_did() {
     let run = |arguments: &[&str]| {
         let mut command =
             ferroce(&directory, &["run", "--no-libraries", "--verbose", "--device", "lo", "--"]);
-        for name in ["UCX_IB_PATH_MTU", "OMPI_MCA_pml", "OMPI_MCA_osc", "FERROCE_TOLD"] {
+        for name in
+            ["UCX_IB_PATH_MTU", "UCX_RNDV_THRESH", "OMPI_MCA_pml", "OMPI_MCA_osc", "FERROCE_TOLD"]
+        {
             command.env_remove(name);
         }
         command.args(arguments).env("UCX_TLS", "self").output().unwrap()
@@ -299,7 +301,13 @@ fn messaging_libraries_are_configured_unless_the_user_did() {
     let output = run(&["env"]);
     let agent = format!("env -u FERROCE_DEVICES FERROCE_LIB={}", libraries().display());
     let agent = format!("OMPI_MCA_orte_launch_agent={agent} {FERROCE} run -- orted");
-    for line in ["UCX_IB_PATH_MTU=4096", "OMPI_MCA_pml=ucx", "OMPI_MCA_osc=ucx,sm", &agent] {
+    for line in [
+        "UCX_IB_PATH_MTU=4096",
+        "UCX_RNDV_THRESH=33k",
+        "OMPI_MCA_pml=ucx",
+        "OMPI_MCA_osc=ucx,sm",
+        &agent,
+    ] {
         for shown in [stdout(&output), text(&output.stderr)] {
             assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
         }
