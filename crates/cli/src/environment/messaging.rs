@@ -16,11 +16,20 @@ const SEPARATOR: char = ';';
 /// Only our transports: otherwise ranks on one host would silently use shared memory, and ranks on two hosts TCP.
 const TRANSPORTS: &str = "rc_verbs,ud_verbs,self";
 
+/// The names in `UCX_TLS` that include RC without vendor extensions (UCX's documentation).
+const RC: [&str; 5] = ["all", "ib", "rc", "rc_v", "rc_verbs"];
+
 /// The variables, including the one that lists them.
 pub(super) fn variables(args: &EnvironmentArgs) -> Vec<Variable> {
     let outer = std::env::var(OURS).unwrap_or_default();
     let mut set = wanted(args);
     set.retain(|variable| is_free(variable.name, std::env::var_os(variable.name), &outer));
+    let transports = std::env::var("UCX_TLS").ok();
+    let chosen = transports.filter(|list| !is_free("UCX_TLS", Some(list.into()), &outer));
+    // UCX warns about variables of transports that it does not use.
+    if chosen.is_some_and(|list| !selects(&list, &RC)) {
+        set.retain(|variable| !variable.name.starts_with("UCX_RC_"));
+    }
     let listed: Vec<_> = set.iter().map(listed).collect();
     set.push(Variable::text(OURS, listed.join(&SEPARATOR.to_string())));
     set
@@ -31,6 +40,20 @@ pub(super) fn is_free(name: &str, value: Option<OsString>, outer: &str) -> bool 
     let Some(value) = value else { return true };
     let value = value.to_string_lossy();
     outer.split(SEPARATOR).any(|entry| entry.split_once('=') == Some((name, &*value)))
+}
+
+/// Whether a list of names selects one of these; a leading `^` excludes the names.
+pub(crate) fn selects(list: &str, wanted: &[&str]) -> bool {
+    let (list, excludes) = match list.strip_prefix('^') {
+        Some(rest) => (rest, true),
+        None => (list, false),
+    };
+    let named = |wanted: &&str| list.split([',', ';']).any(|name| name.trim() == *wanted);
+    match excludes {
+        // Without UD, RC is left.
+        true => !wanted.iter().any(|name| named(name) && !name.starts_with("ud")),
+        false => wanted.iter().any(named),
+    }
 }
 
 fn listed(variable: &Variable) -> String {

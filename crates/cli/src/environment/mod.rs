@@ -20,6 +20,7 @@ use crate::exit::ExitStatus;
 use crate::style::Screen;
 use folder::{Folder, Owner};
 use libraries::Wanted;
+pub(crate) use messaging::selects;
 use variables::Variable;
 
 /// Options of `ferroce run` and `ferroce env`.

@@ -314,6 +314,12 @@ fn messaging_libraries_are_configured_unless_the_user_did() {
     }
     let has = |shown: &str, start: &str| shown.lines().any(|line| line.starts_with(start));
     assert!(has(&stdout(&output), "UCX_TLS=self") && !has(&text(&output.stderr), "UCX_TLS"));
+    // UCX warns about variables of transports that it does not use.
+    assert!(!has(&stdout(&output), "UCX_RC_"));
+    for transports in ["rc_v,ud_v,self", "all", "^tcp"] {
+        let output = run(&["env", &format!("UCX_TLS={transports}"), FERROCE, "run", "env"]);
+        assert!(has(&stdout(&output), "UCX_RC_VERBS_SEG_SIZE=33k"), "{transports}");
+    }
     // A nested run sets the variables of the outer run again, and keeps those that the command set.
     let inner = format!("OMPI_MCA_osc=rdma {FERROCE} run --no-libraries --verbose true");
     let messages = text(&run(&["sh", "-c", &inner]).stderr);

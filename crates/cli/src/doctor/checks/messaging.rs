@@ -4,7 +4,7 @@
 
 use crate::doctor::finding::Finding;
 use crate::doctor::system::System;
-use crate::environment::is_set_by_user;
+use crate::environment::{is_set_by_user, selects};
 
 /// Transports of UCX that use libibverbs without vendor extensions, and the aliases that include them (UCX's
 /// documentation of UCX_TLS).
@@ -114,20 +114,6 @@ pub(super) fn check(system: &System) -> Vec<Finding> {
         )];
     }
     findings
-}
-
-/// Whether a list of names selects one of these; a leading `^` excludes the names.
-fn selects(list: &str, wanted: &[&str]) -> bool {
-    let (list, excludes) = match list.strip_prefix('^') {
-        Some(rest) => (rest, true),
-        None => (list, false),
-    };
-    let named = |wanted: &&str| list.split([',', ';']).any(|name| name.trim() == *wanted);
-    match excludes {
-        // Without UD, RC is left.
-        true => !wanted.iter().any(|name| named(name) && !name.starts_with("ud")),
-        false => wanted.iter().any(named),
-    }
 }
 
 fn names_device(list: &str, system: &System) -> bool {
