@@ -291,9 +291,16 @@ fn messaging_libraries_are_configured_unless_the_user_did() {
     let run = |arguments: &[&str]| {
         let mut command =
             ferroce(&directory, &["run", "--no-libraries", "--verbose", "--device", "lo", "--"]);
-        for name in
-            ["UCX_IB_PATH_MTU", "UCX_RNDV_THRESH", "OMPI_MCA_pml", "OMPI_MCA_osc", "FERROCE_TOLD"]
-        {
+        for name in [
+            "UCX_IB_PATH_MTU",
+            "UCX_RC_VERBS_SEG_SIZE",
+            "UCX_RC_VERBS_RX_QUEUE_LEN",
+            "UCX_RC_VERBS_TX_BUFS_GROW",
+            "UCX_RNDV_THRESH",
+            "OMPI_MCA_pml",
+            "OMPI_MCA_osc",
+            "FERROCE_TOLD",
+        ] {
             command.env_remove(name);
         }
         command.args(arguments).env("UCX_TLS", "self").output().unwrap()
@@ -316,8 +323,8 @@ fn messaging_libraries_are_configured_unless_the_user_did() {
     assert!(has(&stdout(&output), "UCX_TLS=self") && !has(&text(&output.stderr), "UCX_TLS"));
     // UCX warns about variables of transports that it does not use.
     assert!(!has(&stdout(&output), "UCX_RC_"));
-    for transports in ["rc_v,ud_v,self", "all", "^tcp"] {
-        let output = run(&["env", &format!("UCX_TLS={transports}"), FERROCE, "run", "env"]);
+    for transports in ["--unset=UCX_TLS", "UCX_TLS=rc_v,ud_v", "UCX_TLS=all", "UCX_TLS=^tcp"] {
+        let output = run(&["env", transports, FERROCE, "run", "env"]);
         assert!(has(&stdout(&output), "UCX_RC_VERBS_SEG_SIZE=33k"), "{transports}");
     }
     // A nested run sets the variables of the outer run again, and keeps those that the command set.
