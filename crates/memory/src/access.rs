@@ -27,6 +27,9 @@ impl Registry {
         access: AccessFlags,
         then: impl FnOnce(RegionSlice<'_>) -> Result<T, Denied>,
     ) -> Result<T, Denied> {
+        if let Some(region) = self.table.protect(key.0) {
+            return then(in_region(&region, pd, (address, length), access)?.protected());
+        }
         let entry = self.table.read(key.0).ok_or(Denied::Key)?;
         // A window has no lkey.
         let Object::Region(region) = &entry.object else { return Err(Denied::Key) };
@@ -43,6 +46,9 @@ impl Registry {
         access: AccessFlags,
         then: impl FnOnce(RegionSlice<'_>) -> Result<T, Denied>,
     ) -> Result<T, Denied> {
+        if let Some(region) = self.table.protect(key.0) {
+            return then(in_region(&region, by.pd, (address, length), access)?.protected());
+        }
         let entry = self.table.read(key.0).ok_or(Denied::Key)?;
         then(match &entry.object {
             Object::Region(region) => in_region(region, by.pd, (address, length), access)?,

@@ -30,9 +30,10 @@
 //! ```
 //!
 //! # Threads
-//! The engine's thread and those of the application share one registry. An access holds the read lock of the slot of its
-//! key while it copies, which is at most one packet. Deregistering takes the write lock of that slot, so the key is
-//! invalid for all threads when the call returns. No call holds the locks of two slots.
+//! The engine's thread and those of the application share one registry. An access announces the region that it uses
+//! (`hazard`) and takes no lock. If that is impossible, and for windows, it holds the read lock of the slot of its key. Either
+//! lasts while it copies, which is at most one packet. Deregistering takes the write lock of that slot and waits for announced
+//! accesses, so the key is invalid for all threads when the call returns. No call holds the locks of two slots.
 //!
 //! # Memory that is unmapped while registered
 //! A region is accessed through pointers; its pages are not pinned. If the program unmaps it, changes its protection or
@@ -55,6 +56,7 @@ mod buffer;
 mod copy;
 mod error;
 mod guard;
+mod hazard;
 mod hooks;
 mod keys;
 mod placement;

@@ -81,6 +81,7 @@ impl Region {
             region: self,
             address: self.base + start as usize,
             length: length as usize,
+            is_protected: false,
         })
     }
 }
@@ -91,9 +92,16 @@ pub(crate) struct RegionSlice<'a> {
     region: &'a Region,
     address: usize,
     length: usize,
+    is_protected: bool,
 }
 
 impl RegionSlice<'_> {
+    /// For a region that is protected as a whole ([`crate::table::Protected`]).
+    #[inline]
+    pub(crate) fn protected(self) -> Self {
+        Self { is_protected: true, ..self }
+    }
+
     /// Checks that the program has not unmapped any of it, as far as is known.
     #[inline]
     pub(crate) fn check(&self) -> Result<(), Denied> {
@@ -109,7 +117,7 @@ impl RegionSlice<'_> {
     #[inline]
     fn access<T>(&self, act: impl FnOnce() -> Result<T, guard::Fault>) -> Result<T, Denied> {
         let region = self.region;
-        if region.owner.is_some() || region.kind != Kind::Ordinary {
+        if self.is_protected || region.owner.is_some() || region.kind != Kind::Ordinary {
             return act().map_err(|_| Denied::Bounds);
         }
         let done = region.watch.access(self.address, self.length, || act().ok());
@@ -125,7 +133,7 @@ impl RegionSlice<'_> {
         match self.region.kind {
             Kind::Ordinary => {
                 let from = std::ptr::with_exposed_provenance(self.address);
-                // SAFETY: within a region whose slot is locked, so it is registered, and readable by the promise of
+                // SAFETY: within a region that is protected or whose slot is locked, so it is registered, and readable by the promise of
                 // `AddressRange` or because it is in a `Buffer`. `out` is a reference, which that promise excludes.
                 self.access(|| unsafe { guard::load(from, out) })?;
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ferroce_proto::memory::{AccessFlags, PdId};
-use ferroce_sys::memory as sys;
+use ferroce_sys::{asymmetric_fence, memory as sys};
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 
 use crate::buffer::Buffer;
@@ -117,6 +117,8 @@ impl Registry {
     /// Creates an empty registry whose keys are made of random numbers from a source, which peers must not be able to
     /// predict.
     pub fn with_source(source: impl FnMut() -> u64 + Send + 'static) -> Self {
+        // Not by the first access: it may take milliseconds.
+        asymmetric_fence::prepare();
         let (regions, windows) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Self { table: Table::new(Box::new(source)), regions, windows }
     }
@@ -211,8 +213,8 @@ impl Registry {
             // which waits for accesses, which may wait for the slot.
             let new = watched(changed(&old, change)?);
             // Another thread may have changed or deregistered the region meanwhile.
-            let mut entry = self.table.write(key.0).ok_or(DeregisterError::Key)?;
-            let Object::Region(current) = &mut entry.object else {
+            let entry = self.table.write(key.0).ok_or(DeregisterError::Key)?;
+            let Object::Region(current) = &entry.object else {
                 return Err(DeregisterError::Key.into());
             };
             if !Arc::ptr_eq(current, &old) {
@@ -222,9 +224,7 @@ impl Registry {
             if current.windows.load(Ordering::Acquire) > 0 {
                 return Err(DeregisterError::Busy.into());
             }
-            let replaced = std::mem::replace(current, new);
-            drop(entry);
-            drop(replaced);
+            drop(self.table.replace(entry, new));
             return Ok(());
         }
     }

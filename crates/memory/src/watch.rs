@@ -13,6 +13,8 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::hazard;
+
 /// Maximum number of holes of a region. Beyond that, the two nearest are joined.
 const MAX_HOLES: usize = 8;
 
@@ -21,7 +23,7 @@ const MAX_HOLES: usize = 8;
 pub(crate) struct Watch {
     start: usize,
     end: usize,
-    /// Accesses in progress.
+    /// Accesses in progress that are not announced otherwise ([`hazard`]).
     accesses: AtomicU32,
     /// Whether there are holes.
     has_holes: AtomicBool,
@@ -154,6 +156,12 @@ impl Watch {
         done
     }
 
+    /// Whether parts of the region are unmapped.
+    #[inline]
+    pub(crate) fn has_holes(&self) -> bool {
+        self.has_holes.load(Ordering::SeqCst)
+    }
+
     /// Whether these bytes overlap no hole now. An access has to look again: there may be one by then.
     #[inline]
     pub(crate) fn is_whole(&self, address: usize, length: usize) -> bool {
@@ -223,6 +231,7 @@ pub(crate) fn mark_unmapped(start: usize, length: usize) {
             while watch.accesses.load(Ordering::SeqCst) != 0 {
                 std::thread::yield_now();
             }
+            hazard::wait_for(watch);
         }
         at = watch.next.load(Ordering::Relaxed);
     }
@@ -277,5 +286,55 @@ mod tests {
         drop(watch);
         mark_unmapped(0x1000, 1);
         assert!(second.access(0x1000, 8, || Some(())).is_none());
+    }
+
+    /// Another thread writes to the region as fast as it can. What is mapped at its place afterwards is never written.
+    #[test]
+    fn no_access_is_in_progress_after_unmapping() {
+        use std::sync::atomic::AtomicU64;
+
+        use ferroce_proto::memory::{AccessFlags, Memory, PdId, Sge};
+        use ferroce_wire::number::{LKey, VirtualAddress};
+
+        use crate::{AddressRange, Registry};
+
+        const LENGTH: usize = 256;
+        let rounds = if cfg!(miri) { 5 } else { 2000 };
+        let (registry, pd) = (Registry::new(3), PdId(1));
+        // Words, because the test reads them while the other thread may write.
+        let words: [AtomicU64; LENGTH / 8] = std::array::from_fn(|_| AtomicU64::new(0));
+        let address = words.as_ptr().expose_provenance();
+        let (current, stop) = (AtomicU32::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut memory = &registry;
+                while !stop.load(Ordering::Acquire) {
+                    let key = LKey(current.load(Ordering::Acquire));
+                    let sge =
+                        Sge { key, address: VirtualAddress(address as u64), length: LENGTH as u32 };
+                    let _ = memory.write_local(pd, sge, &[0xab; LENGTH]);
+                }
+            });
+            let is_written_late = (0..rounds).any(|_| {
+                // SAFETY: the words outlive the registry's regions.
+                let range = unsafe { AddressRange::new(address, LENGTH) };
+                let iova = VirtualAddress(address as u64);
+                let keys = registry.register(pd, range, iova, AccessFlags::LOCAL_WRITE).unwrap();
+                current.store(keys.lkey.0, Ordering::Release);
+                while words[0].load(Ordering::Relaxed) == 0 {
+                    std::thread::yield_now();
+                }
+                mark_unmapped(address, LENGTH);
+                let is_written = (0..10).any(|_| {
+                    words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+                    std::thread::yield_now();
+                    words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
+                });
+                registry.deregister(keys.lkey).unwrap();
+                is_written
+            });
+            stop.store(true, Ordering::Release);
+            assert!(!is_written_late, "written after it was unmapped");
+        });
     }
 }

@@ -22,7 +22,7 @@
 //! - [`ring`]: queues in memory that two processes share; [`Hub`] makes and accepts them.
 //! - [`PublishedMemory`]: memory that other processes may read.
 //! - [`Owned`]: a value that one thread owns at a time, and that no thread waits for. [`ForkMutex`]: one that a forked
-//!   child finds unlocked.
+//!   child finds unlocked. [`asymmetric_fence`]: fences for those who must not pay for them. [`forks`] tells a forked child.
 //! - [`tcp`]: what std does not offer for TCP sockets.
 //! - [`signal`], [`thread`], [`exit`], [`file_lock`], [`file_capabilities`], [`random`], [`environment`], [`memory`],
 //!   [`usage`]: one system facility each.
@@ -42,6 +42,7 @@
 //! disabled in [`Options`]; all calls work without them.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod asymmetric_fence;
 mod cancel;
 pub mod clock;
 pub mod environment;
@@ -72,6 +73,7 @@ pub use event::Event;
 pub use file_watch::FileWatch;
 pub use fork_mutex::ForkMutex;
 pub use net::batch::{self, Batch};
+pub use net::device_fd::forks;
 pub use net::hub::{Change, Hub, Incoming, Outgoing};
 pub use net::mailbox::Recipient;
 pub use net::netlink_monitor::{NetlinkGroup, NetlinkMonitor};

@@ -1,10 +1,15 @@
-//! How promptly the kernel runs the calling thread.
+//! The calling thread, and how promptly the kernel runs it.
 //!
 //! libc: rustix has no sched_getattr(2) and sched_setattr(2).
 
 use std::num::NonZeroU64;
 
 use crate::syscall::zeroed;
+
+/// The number of the calling thread: never 0.
+pub fn id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
+}
 
 /// Lowers the timer slack to 1 µs: the thread is woken at its deadlines, not up to 50 µs later (Linux's default, which
 /// saves wakeups).

@@ -52,8 +52,9 @@ static MAPPINGS: [(AtomicUsize, AtomicUsize); 8] =
 /// How many processes there are from the first one that opened a device to this one, each forked from the one before.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// A number that differs in a forked child, from the first [`DeviceFd`] on.
-pub(crate) fn forks() -> u32 {
+/// A number that differs in a forked child, from the first socket of a device on.
+#[inline]
+pub fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 

@@ -1,0 +1,114 @@
+//! A pair of fences, one of which costs nothing and the other a system call.
+//!
+//! Two threads that store something and then load what the other has stored both need a fence in between; otherwise each may
+//! miss the store of the other. If one of them does so millions of times per second and the other rarely, the first calls
+//! [`light`] and the second [`heavy`]. The heavy fence is membarrier(2): it makes every thread of this process that runs at that
+//! moment pass a fence, and those that do not run have passed one when they were scheduled out.
+//!
+//! Where the kernel has no such call, both are ordinary fences.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::thread::{MembarrierCommand, membarrier};
+
+/// Whether a light fence is none. Once it is set, the heavy one is a system call.
+static IS_ASYMMETRIC: AtomicBool = AtomicBool::new(false);
+
+/// Makes [`light`] as light as the kernel allows. Without this call it is an ordinary fence.
+///
+/// The first call in a process that has several threads waits until all processors have been scheduled: milliseconds.
+pub fn prepare() {
+    static PREPARED: OnceLock<()> = OnceLock::new();
+    PREPARED.get_or_init(|| {
+        // Miri does not know the call.
+        let is_registered =
+            !cfg!(miri) && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
+        IS_ASYMMETRIC.store(is_registered, Ordering::Relaxed);
+    });
+}
+
+/// The fence of the thread that passes it often.
+#[inline]
+pub fn light() {
+    if IS_ASYMMETRIC.load(Ordering::Relaxed) {
+        compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// The fence of the thread that passes it rarely.
+pub fn heavy() {
+    prepare();
+    fence(Ordering::SeqCst);
+    if IS_ASYMMETRIC.load(Ordering::Relaxed) && interrupt_all().is_err() {
+        // A sandbox that was entered meanwhile forbids the call. Light fences are real ones from now on, and what the others
+        // stored before leaves their processors long before this ends.
+        IS_ASYMMETRIC.store(false, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    fence(Ordering::SeqCst);
+}
+
+fn interrupt_all() -> Result<(), Errno> {
+    match membarrier(MembarrierCommand::PrivateExpedited) {
+        // Not registered: a forked child.
+        Err(Errno::PERM) => {
+            membarrier(MembarrierCommand::RegisterPrivateExpedited)?;
+            membarrier(MembarrierCommand::PrivateExpedited)
+        }
+        done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[repr(align(128))]
+    struct Line(AtomicUsize);
+
+    /// Two threads store and then look at what the other stored: at least one sees it. Without the system call, both miss it now
+    /// and then.
+    #[test]
+    fn one_of_two_threads_sees_the_other() {
+        const ROUNDS: usize = if cfg!(miri) { 10 } else { 100_000 };
+        prepare();
+        let new = || Line(AtomicUsize::new(0));
+        let (stores, starts) = ([new(), new()], [new(), new()]);
+        let missed: Vec<Vec<bool>> = std::thread::scope(|scope| {
+            let threads = [0, 1].map(|me: usize| {
+                let (stores, starts) = (&stores, &starts);
+                scope.spawn(move || {
+                    let look = |round| {
+                        starts[me].0.store(round, Ordering::Release);
+                        // Both begin at the same time, if there are two processors.
+                        let mut spins = 0;
+                        while starts[1 - me].0.load(Ordering::Acquire) < round {
+                            spins += 1;
+                            if spins > 1000 {
+                                std::thread::yield_now();
+                            }
+                        }
+                        stores[me].0.store(round, Ordering::Relaxed);
+                        if me == 0 {
+                            light()
+                        } else {
+                            heavy()
+                        }
+                        stores[1 - me].0.load(Ordering::Relaxed) < round
+                    };
+                    (1..=ROUNDS).map(look).collect()
+                })
+            });
+            threads.map(|thread| thread.join().unwrap()).into()
+        });
+        let both = missed[0].iter().zip(&missed[1]).filter(|(one, other)| **one && **other);
+        assert_eq!(both.count(), 0);
+    }
+}
