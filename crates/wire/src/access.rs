@@ -60,6 +60,8 @@ bitflags::bitflags! {
 }
 
 impl Field for AccessFlags {
+    const IS_NUMBER: bool = true;
+
     #[inline(always)]
     fn load(bytes: &[u8], bit: usize, width: usize) -> Self {
         Self::from_bits_retain(u32::load(bytes, bit, width))
@@ -68,6 +70,11 @@ impl Field for AccessFlags {
     #[inline(always)]
     fn store(&self, bytes: &mut [u8], bit: usize, width: usize) {
         self.bits().store(bytes, bit, width);
+    }
+
+    #[inline(always)]
+    fn number(&self) -> u64 {
+        u64::from(self.bits())
     }
 }
 

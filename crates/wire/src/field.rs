@@ -37,6 +37,15 @@ pub trait Field: Sized {
     fn load(bytes: &[u8], bit: usize, width: usize) -> Self;
     /// Writes the value to `width` bits at `bit`; higher bits are dropped.
     fn store(&self, bytes: &mut [u8], bit: usize, width: usize);
+
+    /// Whether the value is a number, and not bytes.
+    const IS_NUMBER: bool = false;
+
+    /// The number; 0 for bytes.
+    #[inline(always)]
+    fn number(&self) -> u64 {
+        0
+    }
 }
 
 /// Human-readable form of a field's value.
@@ -105,6 +114,13 @@ pub(crate) fn store_bits(bytes: &mut [u8], bit: usize, width: usize, value: u64)
     }
 }
 
+/// `value` in a header of `bits` bits, up to 128, which is one number. As one, it is written with a store for each 8 bytes,
+/// where the compiler makes one for each byte otherwise.
+#[inline(always)]
+pub(crate) fn place_bits(value: u64, bit: usize, width: usize, bits: usize) -> u128 {
+    u128::from(value & mask(width)).wrapping_shl(bits.wrapping_sub(bit + width) as u32)
+}
+
 const fn mask(width: usize) -> u64 {
     u64::MAX >> (64 - width)
 }
@@ -123,6 +139,8 @@ pub(crate) const fn offsets<const N: usize>(widths: [usize; N]) -> [usize; N] {
 macro_rules! unsigned_fields {
     ($($type:ty),*) => {$(
         impl Field for $type {
+            const IS_NUMBER: bool = true;
+
             #[inline(always)]
             fn load(bytes: &[u8], bit: usize, width: usize) -> Self {
                 load_bits(bytes, bit, width) as $type
@@ -131,6 +149,11 @@ macro_rules! unsigned_fields {
             #[inline(always)]
             fn store(&self, bytes: &mut [u8], bit: usize, width: usize) {
                 store_bits(bytes, bit, width, u64::from(*self));
+            }
+
+            #[inline(always)]
+            fn number(&self) -> u64 {
+                u64::from(*self)
             }
         }
 
@@ -146,6 +169,8 @@ macro_rules! unsigned_fields {
 macro_rules! newtype_field {
     ($name:ty, $repr:ty) => {
         impl crate::field::Field for $name {
+            const IS_NUMBER: bool = true;
+
             #[inline(always)]
             fn load(bytes: &[u8], bit: usize, width: usize) -> Self {
                 Self(<$repr as crate::field::Field>::load(bytes, bit, width))
@@ -154,6 +179,11 @@ macro_rules! newtype_field {
             #[inline(always)]
             fn store(&self, bytes: &mut [u8], bit: usize, width: usize) {
                 crate::field::Field::store(&self.0, bytes, bit, width);
+            }
+
+            #[inline(always)]
+            fn number(&self) -> u64 {
+                crate::field::Field::number(&self.0)
             }
         }
     };
@@ -164,6 +194,8 @@ pub(crate) use newtype_field;
 unsigned_fields!(u8, u16, u32, u64);
 
 impl Field for bool {
+    const IS_NUMBER: bool = true;
+
     #[inline(always)]
     fn load(bytes: &[u8], bit: usize, width: usize) -> Self {
         load_bits(bytes, bit, width) != 0
@@ -172,6 +204,11 @@ impl Field for bool {
     #[inline(always)]
     fn store(&self, bytes: &mut [u8], bit: usize, width: usize) {
         store_bits(bytes, bit, width, u64::from(*self));
+    }
+
+    #[inline(always)]
+    fn number(&self) -> u64 {
+        u64::from(*self)
     }
 }
 
@@ -305,6 +342,13 @@ macro_rules! header {
                 #[inline]
                 pub fn to_bytes(&self) -> [u8; $len] {
                     let mut bytes = [0; $len];
+                    if $len <= 16 $( && <$type as crate::field::Field>::IS_NUMBER )+ {
+                        let number: u128 = 0 $( | crate::field::place_bits(
+                            crate::field::Field::number(&self.$field),
+                            OFFSETS[Index::$field as usize], $width, $len * 8) )+;
+                        bytes.copy_from_slice(&number.to_be_bytes()[16usize.saturating_sub($len)..]);
+                        return bytes;
+                    }
                     $( crate::field::Field::store(
                         &self.$field, &mut bytes, OFFSETS[Index::$field as usize], $width); )+
                     bytes
