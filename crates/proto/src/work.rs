@@ -156,8 +156,12 @@ impl SgList {
     }
 
     /// Total length in bytes.
+    #[inline]
     pub fn len(&self) -> u64 {
-        self.as_slice().iter().map(|sge| u64::from(sge.length)).sum()
+        match &self.0 {
+            SgEntries::One([one]) => one.length.into(),
+            _ => self.as_slice().iter().map(|sge| u64::from(sge.length)).sum(),
+        }
     }
 
     /// Whether the total length is zero.
@@ -255,6 +259,7 @@ impl Data {
     pub const NONE: Self = Self::SgList(SgList::NONE);
 
     /// Payload bytes, or buffer size for a response.
+    #[inline]
     pub fn len(&self) -> u64 {
         match self {
             Self::SgList(sg_list) => sg_list.len(),

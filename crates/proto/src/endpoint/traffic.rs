@@ -288,6 +288,7 @@ impl<R: Copy> Endpoint<R> {
     }
 
     /// What [`Endpoint::poll_transmit`] could return now.
+    #[inline]
     pub fn pending(&self) -> Pending {
         let starts = || self.machine.permits(Action::StartSend).is_allowed();
         let sends = match &self.transport {

@@ -521,10 +521,11 @@ impl QueuePair {
     pub fn pending(&self) -> Pending {
         let requests =
             self.fault.is_none() && (self.requester.wants_to_send() || self.keepalive.is_pending());
+        if requests || self.notify {
+            return Pending::Urgent;
+        }
         // Responses behind a paced READ response wait for its timer.
-        let responds = self.responder.wants_to_send() && self.responses_paced_until.is_none();
-        match responds {
-            _ if self.notify || requests => Pending::Urgent,
+        match self.responder.wants_to_send() && self.responses_paced_until.is_none() {
             false => Pending::Nothing,
             true if self.responder.owes_only_acks() => Pending::Ack,
             true => Pending::Urgent,

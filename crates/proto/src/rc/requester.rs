@@ -233,7 +233,12 @@ impl Requester {
         }
         let packets = match operation {
             Operation::Send { .. } | Operation::Write { .. } | Operation::Read { .. } => {
-                (length.div_ceil(u64::from(config.mtu)) as u32).max(1)
+                // Most messages are one packet, and a division is slow.
+                if length <= u64::from(config.mtu) {
+                    1
+                } else {
+                    length.div_ceil(u64::from(config.mtu)) as u32
+                }
             }
             local if local.is_local() => 0,
             _ => 1,

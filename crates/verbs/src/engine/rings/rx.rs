@@ -53,7 +53,11 @@ impl RingState {
     }
 
     /// Copies what is left of a record behind its start.
+    #[inline]
     fn complete(&mut self, taken: &Taken<'_>) {
+        if taken.copied == taken.length {
+            return;
+        }
         taken.rest().copy_to(&mut self.record[taken.copied..taken.length]);
     }
 

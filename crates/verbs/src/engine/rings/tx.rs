@@ -29,6 +29,16 @@ const SHORT: usize = 128;
 /// The record of a packet with such a payload: the rest is the longest headers, padding and ICRC.
 const SHORT_RECORD: usize = INFO + MAX_PACKET - 4096 + SHORT;
 
+/// What a turn keeps from one message to the next.
+struct Turn {
+    /// Whether the last message was signaled. If all are, none is awaited more than the others.
+    was_signaled: bool,
+    short: [u8; SHORT],
+    /// Packets and bytes that are not counted yet.
+    packets: u32,
+    bytes: usize,
+}
+
 impl Driver {
     /// Transmits packets of a QP through its ring, up to its turn. Returns how many.
     pub(in crate::engine) fn transmit_to_ring(
@@ -43,8 +53,7 @@ impl Driver {
         let mut producer = lock(&to.ring.producer);
         let mut packets = 0;
         let mut end = TurnEnd::Over;
-        // Whether the last message was signaled. If all are, none is awaited more than the others.
-        let mut was_signaled = true;
+        let mut turn = Turn { was_signaled: true, short: [0; SHORT], packets: 0, bytes: 0 };
         // A capture that begins during the turn gets whole packets from the next one on.
         let tap = adapter.tap();
         let mtu = inner.endpoint.path_mtu();
@@ -52,7 +61,7 @@ impl Driver {
         inner.endpoint.set_max_run(max_run as u32);
         while packets < TURN {
             let message = match tap {
-                None => write_message(adapter, inner, route, &mut producer, now, &mut was_signaled),
+                None => write_message(adapter, inner, route, &mut producer, now, &mut turn),
                 Some(_) => None,
             };
             let written = message.unwrap_or_else(|| {
@@ -76,6 +85,9 @@ impl Driver {
                     break;
                 }
             }
+        }
+        if turn.packets > 0 {
+            adapter.counters.sent_locally(turn.packets, turn.bytes);
         }
         to.show(&mut producer);
         let position = producer.position();
@@ -187,7 +199,7 @@ fn write_message(
     route: &RingRoute,
     producer: &mut Producer,
     now: Instant,
-    was_signaled: &mut bool,
+    turn: &mut Turn,
 ) -> Option<Written> {
     if route.to.ended.load(Ordering::Relaxed) {
         return None;
@@ -195,12 +207,11 @@ fn write_message(
     let room = producer.room(MAX_RECORD).ok()??;
     let message = inner.endpoint.take_whole(now)?;
     let (bth, length, packets) = (message.bth, message.length, message.packets);
-    let is_awaited = message.signaled && !*was_signaled;
-    *was_signaled = message.signaled;
+    let is_awaited = message.signaled && !turn.was_signaled;
+    turn.was_signaled = message.signaled;
     let headers = INFO + message.headers_len();
     let whole = headers + length + usize::from(bth.pad) + ICRC;
-    let mut short = [0; SHORT];
-    let payload = short.get_mut(..length);
+    let payload = turn.short.get_mut(..length);
     let is_short = payload.is_some();
     let payload = payload.unwrap_or(&mut room[headers..headers + length]);
     if message.read(&&*adapter.memory, payload).is_err() {
@@ -212,12 +223,16 @@ fn write_message(
     let rest = message.encode_headers(packet)?;
     let (payload, behind) = rest.split_at_mut(length);
     if is_short {
-        payload.copy_from_slice(&short[..length]);
+        payload.copy_from_slice(&turn.short[..length]);
     }
-    behind.fill(0);
+    match behind.first_chunk_mut::<ICRC>() {
+        Some(icrc) if bth.pad == 0 => *icrc = [0; ICRC],
+        _ => behind.fill(0),
+    }
     producer.commit_record(whole, is_awaited);
     inner.stats.sent(&bth, None, length, packets);
-    adapter.counters.sent_locally(packets, whole - INFO + run::overhead(&bth, packets));
+    turn.packets += packets;
+    turn.bytes += whole - INFO + run::overhead(&bth, packets);
     if producer.unpublished() >= PUBLISH {
         route.to.show(producer);
     }
