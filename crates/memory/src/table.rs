@@ -1,5 +1,6 @@
 //! The table of slots. It only grows, so that finding a slot needs no lock; each slot has a lock for its contents.
 
+use std::mem::offset_of;
 use std::ops::Deref;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -108,8 +109,9 @@ impl Table {
         if found.is_null() || key == 0 {
             return None;
         }
-        // SAFETY: the address of a field, which is not read: the region may be gone.
-        let hazard = Hazard::announce(unsafe { &raw mut (*found).watch })?;
+        // Only the address: the region may be gone.
+        let watch = found.wrapping_byte_add(offset_of!(Region, watch)).cast();
+        let hazard = Hazard::announce(watch)?;
         // If these are still the same, whoever removes the region sees the announcement.
         if slot.region.load(Ordering::Acquire) != found || slot.key.load(Ordering::Acquire) != key {
             return None;
