@@ -3,7 +3,7 @@
 //! A thread that accesses a region says so in a record of its own, and then checks once more that the region is registered and
 //! whole. A thread that deregisters a region, or learns that a part of it is unmapped, makes that visible, and then waits until
 //! no record refers to the region. Locks and counters would do the same, but each access would need four locked
-//! instructions, a tenth of the time of a short message. Here it needs none: deregistering has the heavy one of the two
+//! instructions, a sixth of the time of a short message. Here it needs none: deregistering has the heavy one of the two
 //! [fences](ferroce_sys::asymmetric_fence).
 //!
 //! A record is used by one thread at a time, and only for one access: a second access inside the first, in a signal handler, takes

@@ -133,8 +133,9 @@ impl RegionSlice<'_> {
         match self.region.kind {
             Kind::Ordinary => {
                 let from = std::ptr::with_exposed_provenance(self.address);
-                // SAFETY: within a region that is protected or whose slot is locked, so it is registered, and readable by the promise of
-                // `AddressRange` or because it is in a `Buffer`. `out` is a reference, which that promise excludes.
+                // SAFETY: within a region that is protected or whose slot is locked, so it is registered, and readable
+                // by the promise of `AddressRange` or because it is in a `Buffer`. `out` is a reference, which that
+                // promise excludes.
                 self.access(|| unsafe { guard::load(from, out) })?;
             }
             Kind::OnDemand => match sys::read(self.address, out) {

@@ -1,4 +1,5 @@
-//! The table of slots. It only grows, so that finding a slot needs no lock; each slot has a lock for its contents.
+//! The table of slots. It only grows, so that finding a slot needs no lock; each slot has a lock for its contents, which most
+//! accesses to regions do without ([`hazard`]).
 
 use std::mem::offset_of;
 use std::ops::Deref;
@@ -22,6 +23,15 @@ pub(crate) enum Object {
     None,
     Region(Arc<Region>),
     Window(Box<Window>),
+}
+
+impl Object {
+    /// Waits for accesses without the lock to a region that is not in its slot any more.
+    fn wait_for_accesses(&self) {
+        if let Self::Region(region) = self {
+            hazard::wait_for(&region.watch);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -159,9 +169,7 @@ impl Table {
         entry.key = 0;
         let object = std::mem::take(&mut entry.object);
         drop(entry);
-        if let Object::Region(region) = &object {
-            hazard::wait_for(&region.watch);
-        }
+        object.wait_for_accesses();
         self.free.lock().unwrap_or_else(PoisonError::into_inner).put(number);
         object
     }
@@ -177,9 +185,7 @@ impl Table {
         }
         let object = std::mem::replace(&mut entry.object, Object::Region(region));
         drop(entry);
-        if let Object::Region(region) = &object {
-            hazard::wait_for(&region.watch);
-        }
+        object.wait_for_accesses();
         object
     }
 

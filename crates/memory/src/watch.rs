@@ -147,7 +147,7 @@ impl Watch {
     ) -> Option<T> {
         // Either a thread that adds a hole sees this access, or this thread sees the hole.
         self.accesses.fetch_add(1, Ordering::SeqCst);
-        if self.has_holes.load(Ordering::SeqCst) {
+        if self.has_holes() {
             self.accesses.fetch_sub(1, Ordering::Release);
             self.enter_with_holes(address, length)?;
         }
@@ -165,7 +165,7 @@ impl Watch {
     /// Whether these bytes overlap no hole now. An access has to look again: there may be one by then.
     #[inline]
     pub(crate) fn is_whole(&self, address: usize, length: usize) -> bool {
-        !self.has_holes.load(Ordering::SeqCst) || self.overlaps_no_hole(address, length)
+        !self.has_holes() || self.overlaps_no_hole(address, length)
     }
 
     #[cold]
