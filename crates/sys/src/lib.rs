@@ -21,7 +21,8 @@
 //! - [`UdpSocket`]: an ordinary UDP socket.
 //! - [`ring`]: queues in memory that two processes share; [`Hub`] makes and accepts them.
 //! - [`PublishedMemory`]: memory that other processes may read.
-//! - [`Owned`]: a value that one thread owns at a time, and that no thread waits for. [`ForkMutex`]: one that a forked
+//! - [`Owned`]: a value that one thread owns at a time, and that no thread waits for. [`Mutex`]: unlocked without a locked
+//!   instruction. [`ForkMutex`]: one that a forked
 //!   child finds unlocked. [`asymmetric_fence`]: fences for those who must not pay for them. [`forks`] tells a forked child.
 //! - [`tcp`]: what std does not offer for TCP sockets.
 //! - [`signal`], [`thread`], [`exit`], [`file_lock`], [`file_capabilities`], [`random`], [`environment`], [`memory`],
@@ -55,6 +56,7 @@ pub mod file_lock;
 mod file_watch;
 mod fork_mutex;
 pub mod memory;
+mod mutex;
 mod net;
 mod owned;
 pub mod poll;
@@ -72,6 +74,7 @@ pub use error::Error;
 pub use event::Event;
 pub use file_watch::FileWatch;
 pub use fork_mutex::ForkMutex;
+pub use mutex::{Mutex, MutexGuard};
 pub use net::batch::{self, Batch};
 pub use net::device_fd::forks;
 pub use net::hub::{Change, Hub, Incoming, Outgoing};

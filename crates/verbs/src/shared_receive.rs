@@ -1,11 +1,12 @@
 //! Shared receive queues (SRQ).
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
 use ferroce_proto::work::ReceiveRequest;
 use ferroce_stat::layout::{Kind, SharedReceiveQueue as Field};
+use ferroce_sys::Mutex;
 use ferroce_wire::number::Qpn;
 
 use crate::completion::CompletionQueue;
@@ -13,7 +14,6 @@ use crate::engine::RecvQueue;
 use crate::error::{CreateError, PostError, ResizeError};
 use crate::event::{AsyncEvent, Source};
 use crate::pd::{Membership, ProtectionDomain};
-use crate::sync::lock;
 use crate::xrc::XrcDomain;
 
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl SharedReceiveQueue {
     /// When the SRQ is full.
     #[doc(alias = "ibv_post_srq_recv")]
     pub fn post(&self, request: ReceiveRequest) -> Result<(), PostError> {
-        lock(&self.shared.receives.queue).post(request).map_err(|_| PostError::ReceiveQueueFull)?;
+        self.shared.receives.queue.lock().post(request).map_err(|_| PostError::ReceiveQueueFull)?;
         if let Some(slot) = &self.shared.receives.published {
             slot.word(Field::Posted as usize).fetch_add(1, Ordering::Relaxed);
         }
@@ -141,7 +141,7 @@ impl SharedReceiveQueue {
 
     /// Requests an event when fewer than `limit` requests are left.
     pub fn arm_limit(&self, limit: usize) {
-        let mut queue = lock(&self.shared.receives.queue);
+        let mut queue = self.shared.receives.queue.lock();
         queue.arm_limit(limit);
         // IBA 10.2.9.3: the limit may be reached already.
         if limit > queue.len() && queue.limit().is_some() {
@@ -154,7 +154,7 @@ impl SharedReceiveQueue {
 
     /// Returns the armed limit.
     pub fn limit(&self) -> Option<usize> {
-        lock(&self.shared.receives.queue).limit()
+        self.shared.receives.queue.lock().limit()
     }
 
     /// Changes the capacity.
@@ -163,7 +163,7 @@ impl SharedReceiveQueue {
     ///
     /// When the SRQ holds more requests.
     pub fn resize(&self, capacity: usize) -> Result<(), ResizeError> {
-        if lock(&self.shared.receives.queue).resize(capacity) {
+        if self.shared.receives.queue.lock().resize(capacity) {
             if let Some(slot) = &self.shared.receives.published {
                 slot.set(Field::Capacity as usize, capacity as u64);
             }
@@ -175,7 +175,7 @@ impl SharedReceiveQueue {
 
     /// Returns the maximum number of requests.
     pub fn capacity(&self) -> usize {
-        lock(&self.shared.receives.queue).capacity()
+        self.shared.receives.queue.lock().capacity()
     }
 
     /// Returns the number of queue pairs and other handles that refer to it.
@@ -185,7 +185,7 @@ impl SharedReceiveQueue {
 
     /// Returns the number of posted requests.
     pub fn len(&self) -> usize {
-        lock(&self.shared.receives.queue).len()
+        self.shared.receives.queue.lock().len()
     }
 
     /// Whether no request is posted.

@@ -3,20 +3,30 @@
 use std::collections::VecDeque;
 
 #[cfg(ferroce_loom)]
-use loom::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-};
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[cfg(not(ferroce_loom))]
-use std::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-};
-
-use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ferroce_stat::Slot;
 use ferroce_stat::layout::CompletionQueue as Field;
+#[cfg(not(ferroce_loom))]
+use ferroce_sys::Mutex;
+
+/// Loom checks the mutex by itself: the ring has one that is a single step.
+#[cfg(ferroce_loom)]
+#[derive(Debug)]
+struct Mutex<T>(loom::sync::Mutex<T>);
+
+#[cfg(ferroce_loom)]
+impl<T> Mutex<T> {
+    fn new(value: T) -> Self {
+        Self(loom::sync::Mutex::new(value))
+    }
+
+    fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+        self.0.lock().unwrap()
+    }
+}
 
 /// Which completion the next event is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,14 +98,9 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Locks, and ignores poisoning: the entries are valid at every moment.
-    fn lock(&self) -> MutexGuard<'_, Entries<T>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds an entry. Returns whether the ring was armed for it: the caller then raises an event.
     pub(crate) fn push(&self, entry: T, solicited: bool) -> Result<bool, Full> {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         if entries.list.len() >= entries.capacity {
             self.count(Field::Overruns, 1);
             return Err(Full);
@@ -121,7 +126,7 @@ impl<T> Ring<T> {
     }
 
     fn drain(&self, max: usize, each: impl FnMut(T)) -> usize {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let count = entries.list.len().min(max);
         entries.list.drain(..count).for_each(each);
         self.show(&entries, 0);
@@ -131,7 +136,7 @@ impl<T> Ring<T> {
     /// Requests an event for the next entry. A thread that arms, takes once more and then sleeps misses no entry:
     /// [`Ring::take`] reads the length without the lock, but arming takes the lock after any earlier push released it.
     pub(crate) fn arm(&self, solicited_only: bool) {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         // IBA 11.4.2.2: a request for any completion is not replaced by one for solicited completions.
         if entries.armed != Armed::Any {
             entries.armed = if solicited_only { Armed::Solicited } else { Armed::Any };
@@ -145,17 +150,17 @@ impl<T> Ring<T> {
     }
 
     pub(crate) fn retain(&self, keep: impl FnMut(&T) -> bool) {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         entries.list.retain(keep);
         self.show(&entries, 0);
     }
 
     pub(crate) fn capacity(&self) -> usize {
-        self.lock().capacity
+        self.entries.lock().capacity
     }
 
     pub(crate) fn resize(&self, capacity: usize) -> Result<(), Full> {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         if entries.list.len() > capacity {
             return Err(Full);
         }

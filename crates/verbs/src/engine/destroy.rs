@@ -13,7 +13,6 @@ use ferroce_sys::clock;
 use super::adapter::{Adapter, now};
 use super::driver::Pass;
 use super::queue_pair::Core;
-use crate::sync::lock;
 
 /// How long to wait for space in a send buffer, in nanoseconds: the peer still needs the ACKs of completed requests.
 const LONGEST: u64 = 100_000_000;
@@ -58,7 +57,7 @@ impl Adapter {
             pass.hand_over();
             std::thread::yield_now();
         }
-        lock(&core.inner).destroyed = true;
+        core.inner.lock().destroyed = true;
         self.drive();
     }
 

@@ -5,10 +5,10 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use ferroce_proto::time::Instant;
-use ferroce_sys::{Guard, Requests, Uncancellable, clock};
+use ferroce_sys::{Guard, MutexGuard, Requests, Uncancellable, clock};
 
 use super::adapter::{self, Adapter, now};
 use super::deferral::Deferral;
@@ -24,7 +24,6 @@ use super::schedule::Schedule;
 use super::tx::{TurnEnd, TxBatch};
 use crate::event::EventKind;
 use crate::faults::Faults;
-use crate::sync::lock;
 
 /// Receive from the sockets.
 pub(super) const RX: Requests = Requests::bit(0);
@@ -99,7 +98,7 @@ impl Driver {
 
     /// Removes a destroyed QP.
     pub(super) fn forget(&mut self, adapter: &Adapter, core: &Arc<Core>) {
-        let mut inner = lock(&core.inner);
+        let mut inner = core.inner.lock();
         inner.destroyed = true;
         self.rings.forget(core);
         self.tx.discard(adapter, core.number);
@@ -152,7 +151,7 @@ impl Driver {
         self.expire_probes(adapter, now);
         while let Some((time, number)) = self.schedule.pop_timer(now) {
             let Some(core) = adapter.tables.queue_pair(number) else { continue };
-            let mut inner = lock(&core.inner);
+            let mut inner = core.inner.lock();
             // Another entry had an earlier time and was handled.
             if inner.timer != Some(time) || inner.destroyed {
                 continue;

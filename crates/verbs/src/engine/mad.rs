@@ -19,7 +19,6 @@ use super::link::{Link, Route};
 use super::rx::Links;
 use super::shards::Handle;
 use crate::error::RouteError;
-use crate::sync::lock;
 
 /// Sends and forwards management datagrams. Management has no other access to the device, so the data path can change
 /// without it.
@@ -162,6 +161,6 @@ impl MadTransport<'_> {
     /// When a QP last received something from its peer.
     pub(crate) fn last_heard(self, number: Qpn) -> Option<Instant> {
         let core = self.handle()?.queue_pair(number)?;
-        lock(&core.inner).heard
+        core.inner.lock().heard
     }
 }

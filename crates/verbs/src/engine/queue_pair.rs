@@ -1,7 +1,7 @@
 //! A QP as the engine sees it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ferroce_proto::doorbell::{Doorbell, Ring};
 use ferroce_proto::endpoint::{Endpoint, Event};
@@ -11,6 +11,7 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::work::Completion;
 use ferroce_stat::Slot;
 use ferroce_stat::layout::SharedReceiveQueue;
+use ferroce_sys::Mutex;
 use ferroce_wire::number::Qpn;
 
 use super::adapter::Adapter;
@@ -22,7 +23,6 @@ use super::qp_stats::QpStats;
 use super::rings::RingRoute;
 use crate::cq::{self, WorkCompletion};
 use crate::event::{AsyncEvent, Events, Source};
-use crate::sync::lock;
 use crate::time::Timestamp;
 
 /// A receive queue: a QP's own RQ, or an SRQ.
@@ -160,7 +160,7 @@ impl Core {
         }
         // IBA 10.3.1.7: requests in its own RQ are flushed.
         while endpoint.state() == State::Error {
-            let flushed = endpoint.flush_receive(&mut lock(&self.receives.queue));
+            let flushed = endpoint.flush_receive(&mut self.receives.queue.lock());
             let Some(one) = flushed else { break };
             inner.stats.completed(&one);
             lost |= self.complete(&self.receive_completions, one, now).is_err();
@@ -175,7 +175,7 @@ impl Core {
         }
         inner.stats.publish(endpoint, now);
         if let Some(number) = self.receives.number {
-            if lock(&self.receives.queue).poll_limit() {
+            if self.receives.queue.lock().poll_limit() {
                 self.receives.events.raise(AsyncEvent::limit_reached(number));
             }
         }

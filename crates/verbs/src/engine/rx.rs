@@ -28,7 +28,6 @@ use super::local_flow;
 use super::queue_pair::{Core, Inner};
 use crate::faults::{FaultInjector, Faults};
 use crate::headers::Headers;
-use crate::sync::lock;
 use crate::tap::{Direction, Owner, PacketMetadata};
 
 /// "Congestion experienced" in the two ECN bits (RFC 3168).
@@ -268,7 +267,7 @@ impl Driver {
                 continue;
             }
             let core = adapter.tables.queue_pair(number);
-            let mut locked = core.as_ref().map(|core| lock(&core.inner));
+            let mut locked = core.as_ref().map(|core| core.inner.lock());
             for (index, bytes) in run {
                 let admitted = adapter.admit(bytes, &headers, info, index);
                 let Some((packet, identification)) = admitted else { continue };
@@ -328,7 +327,7 @@ impl Driver {
     fn deliver_group(&mut self, adapter: &Adapter, received: &ReceivedPacket<'_>) {
         let group = Gid::from_ip(received.info.destination);
         for core in adapter.port.groups.members(group) {
-            let mut inner = lock(&core.inner);
+            let mut inner = core.inner.lock();
             adapter.deliver(&core, &mut inner, received);
             self.received(adapter, &core, &mut inner, received.now);
         }
@@ -461,14 +460,14 @@ impl Adapter {
         if inner.endpoint.settings().service == ServiceType::XrcTarget {
             let named = received.packet.extensions.xrceth.map(|header| header.receive_queue.into());
             let receives = named.and_then(|number| self.tables.receive_queue(number));
-            let mut queue = receives.as_ref().map(|receives| lock(&receives.queue));
+            let mut queue = receives.as_ref().map(|receives| receives.queue.lock());
             inner.endpoint.handle_packet(&info, queue.as_deref_mut(), memory);
             return;
         }
         let reliable = inner.endpoint.settings().service == ServiceType::ReliableConnection;
         let takes_receive = received.packet.bth.opcode.info().is_some_and(takes_receive);
         // The lock is spared where no receive request can be taken.
-        let mut queue = (!reliable || takes_receive).then(|| lock(&core.receives.queue));
+        let mut queue = (!reliable || takes_receive).then(|| core.receives.queue.lock());
         inner.endpoint.handle_packet(&info, queue.as_deref_mut(), memory);
     }
 }

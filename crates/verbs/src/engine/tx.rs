@@ -23,7 +23,6 @@ use super::flow::Receiver;
 use super::link::Route;
 use super::queue_pair::{Core, Inner};
 use crate::headers::ICRC;
-use crate::sync::lock;
 use crate::tap::{Direction, Owner, PacketMetadata};
 
 /// The largest packet: 4096 bytes of payload and all headers, rounded up.
@@ -91,7 +90,7 @@ impl Driver {
 
     /// Transmits packets of one QP, up to its turn. Returns how many.
     fn transmit(&mut self, adapter: &Adapter, core: &Arc<Core>, now: Instant) -> (usize, TurnEnd) {
-        self.turn(adapter, core, &mut lock(&core.inner), now)
+        self.turn(adapter, core, &mut core.inner.lock(), now)
     }
 
     /// The same for a QP that is locked already.

@@ -7,7 +7,6 @@ use ferroce_wire::transport::{Bth, Deth};
 use super::adapter::{Adapter, now};
 use super::link::Route;
 use super::management::MANAGEMENT;
-use crate::sync::lock;
 
 /// The bytes read of the packet quoted by a report: enough to identify it.
 const QUOTED: usize = 64;
@@ -62,7 +61,7 @@ impl Adapter {
     /// Notifies the QPs that sent these packets.
     fn end_unreachable(&self, reported: &[(Route, Bth)]) {
         for core in self.tables.queue_pairs() {
-            let mut inner = lock(&core.inner);
+            let mut inner = core.inner.lock();
             let Some(route) = inner.route.filter(|_| !inner.destroyed) else { continue };
             let peer = inner.endpoint.attributes().destination;
             let found = reported.iter().find(|(to, bth)| {

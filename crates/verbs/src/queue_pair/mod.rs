@@ -5,13 +5,14 @@ mod options;
 mod post;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ferroce_proto::congestion::Congestion;
 use ferroce_proto::endpoint::{Endpoint, Settings};
 use ferroce_proto::qp::{Capabilities, QueuePairAttributes, ServiceType, State};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::ud;
+use ferroce_sys::Mutex;
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{PKey, Qpn};
 
@@ -22,7 +23,6 @@ use crate::error::{CreateError, MulticastError};
 use crate::event::Source;
 use crate::pd::{Membership, ProtectionDomain};
 use crate::shared_receive::SharedReceiveQueue;
-use crate::sync::lock;
 use crate::xrc::XrcDomain;
 
 pub use options::QueuePairOptions;
@@ -259,7 +259,7 @@ impl QueuePair {
 
     /// Returns the transport service.
     pub fn service(&self) -> ServiceType {
-        lock(&self.shared.core.inner).endpoint.settings().service
+        self.shared.core.inner.lock().endpoint.settings().service
     }
 
     /// Returns the sizes of the queues.
@@ -274,24 +274,24 @@ impl QueuePair {
 
     /// Returns the state.
     pub fn state(&self) -> State {
-        lock(&self.shared.core.inner).endpoint.state()
+        self.shared.core.inner.lock().endpoint.state()
     }
 
     /// Returns the state and all attributes that were set.
     #[doc(alias = "ibv_query_qp")]
     pub fn attributes(&self) -> QueuePairAttributes {
-        lock(&self.shared.core.inner).endpoint.attributes()
+        self.shared.core.inner.lock().endpoint.attributes()
     }
 
     /// Whether it is in SQD with requests in flight.
     pub fn is_draining(&self) -> bool {
-        lock(&self.shared.core.inner).endpoint.is_draining()
+        self.shared.core.inner.lock().endpoint.is_draining()
     }
 
     /// Whether its packets reach the peer through memory that both processes share: see [`Local`](crate::Local). Decided
     /// when it becomes ready to receive; for UD with each datagram, of which this describes the last.
     pub fn shares_memory(&self) -> bool {
-        let inner = lock(&self.shared.core.inner);
+        let inner = self.shared.core.inner.lock();
         inner.ring.is_some() || inner.datagrams.is_some()
     }
 
@@ -312,7 +312,7 @@ impl QueuePair {
     #[doc(alias = "ibv_attach_mcast")]
     pub fn attach(&self, group: Gid) -> Result<(), MulticastError> {
         let (core, adapter) = (&self.shared.core, self.adapter());
-        let mut inner = lock(&core.inner);
+        let mut inner = core.inner.lock();
         let datagram = inner.endpoint.datagram();
         let datagram = datagram.ok_or(MulticastError::NotDatagram)?;
         datagram.attach(group).map_err(|error| match error {
@@ -333,7 +333,7 @@ impl QueuePair {
 
     /// Whether it is attached to a multicast group.
     pub fn is_attached(&self) -> bool {
-        let mut inner = lock(&self.shared.core.inner);
+        let mut inner = self.shared.core.inner.lock();
         inner.endpoint.datagram().is_some_and(|datagram| datagram.is_attached())
     }
 
@@ -341,7 +341,7 @@ impl QueuePair {
     #[doc(alias = "ibv_detach_mcast")]
     pub fn detach(&self, group: Gid) -> bool {
         let core = &self.shared.core;
-        let mut inner = lock(&core.inner);
+        let mut inner = core.inner.lock();
         let attached = inner.endpoint.datagram().is_some_and(|datagram| datagram.detach(group));
         drop(inner);
         self.adapter().port.groups.detach(Some(group), core);
@@ -357,7 +357,7 @@ impl QueuePair {
 
     /// Suppresses [`EventKind::Established`](crate::EventKind::Established): the connection manager reports the connection.
     pub(crate) fn set_established(&self) {
-        lock(&self.shared.core.inner).endpoint.set_established();
+        self.shared.core.inner.lock().endpoint.set_established();
     }
 }
 
@@ -389,7 +389,7 @@ impl Shared {
         }
         let adapter = &self.adapter;
         adapter.destroy_queue_pair(&self.core);
-        lock(&self.core.inner).stats.end();
+        self.core.inner.lock().stats.end();
         // The QPN may be reused, and windows of type 2 are bound to a QP.
         adapter.memory.forget_queue_pair(self.core.number);
         self.core.events.forget(Source::QueuePair(self.core.number));

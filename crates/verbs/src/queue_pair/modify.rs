@@ -12,7 +12,6 @@ use ferroce_wire::number::{Psn, Qpn};
 use super::QueuePair;
 use crate::engine::{Route, now};
 use crate::error::ModifyError;
-use crate::sync::lock;
 
 impl QueuePair {
     /// Changes the state and attributes. A path MTU above that of the route is lowered: see [`QueuePair::attributes`].
@@ -40,7 +39,7 @@ impl QueuePair {
         let core = &self.shared.core;
         let now = now();
         let state = {
-            let mut inner = lock(&core.inner);
+            let mut inner = core.inner.lock();
             let state = inner.endpoint.modify(change)?;
             if state == State::Reset {
                 (inner.route, inner.receiver, inner.ring) = (None, None, None);
@@ -49,7 +48,7 @@ impl QueuePair {
                 core.receive_completions.forget(core.number);
                 inner.stats.reset();
                 if core.receives.number.is_none() {
-                    let mut receives = lock(&core.receives.queue);
+                    let mut receives = core.receives.queue.lock();
                     *receives = ReceiveQueue::new(receives.capacity());
                 }
             }

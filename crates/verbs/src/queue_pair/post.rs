@@ -10,7 +10,6 @@ use super::QueuePair;
 use crate::address::AddressHandle;
 use crate::engine::{Route, now};
 use crate::error::PostError;
-use crate::sync::lock;
 
 /// A send request of a UD queue pair.
 #[derive(Clone, Debug)]
@@ -131,7 +130,7 @@ impl QueuePair {
         let core = &self.shared.core;
         let (mut count, mut bytes) = (0, 0);
         let mut result = Ok(());
-        let mut inner = lock(&core.inner);
+        let mut inner = core.inner.lock();
         for request in list {
             let more = length(&request);
             result = post(&mut inner.endpoint, request);
@@ -156,7 +155,7 @@ impl QueuePair {
 
     /// Returns the number of requests that the send queue has room for.
     pub fn send_room(&self) -> usize {
-        let queued = lock(&self.shared.core.inner).endpoint.send_queue_len();
+        let queued = self.shared.core.inner.lock().endpoint.send_queue_len();
         (self.shared.capabilities.max_send_wr as usize).saturating_sub(queued)
     }
 
@@ -190,12 +189,12 @@ impl QueuePair {
         if given > max {
             return Err(PostError::TooManySges { given, max });
         }
-        let mut inner = lock(&core.inner);
+        let mut inner = core.inner.lock();
         match inner.endpoint.permits_receive() {
             Permission::Allowed | Permission::Queued | Permission::Flushed => {}
             _ => return Err(PostError::ReceiveState { state: inner.endpoint.state() }),
         }
-        lock(&core.receives.queue).post(request).map_err(|_| PostError::ReceiveQueueFull)?;
+        core.receives.queue.lock().post(request).map_err(|_| PostError::ReceiveQueueFull)?;
         inner.stats.posted_receive();
         if inner.endpoint.state() == State::Error {
             core.publish_completions(&mut inner, self.adapter(), now());

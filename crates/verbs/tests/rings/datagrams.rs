@@ -215,7 +215,7 @@ fn a_process_cannot_pretend_to_be_another_host() {
         let header = forward_header::encode(&info);
         let record =
             [&header[..], &bth.to_bytes(), &deth.to_bytes(), &[payload; 8], &[0; 4]].concat();
-        let mut producer = ring.producer.lock().unwrap();
+        let mut producer = ring.producer.lock();
         producer.room(record.len()).unwrap().unwrap().copy_from_slice(&record);
         producer.commit(record.len());
         if producer.publish() {

@@ -30,7 +30,7 @@ fn connected(address: &str) -> (Hub, Hub, Outgoing, Arc<Incoming>) {
 }
 
 fn write(ring: &Outgoing, data: &[u8]) -> bool {
-    let mut producer = ring.producer.lock().unwrap();
+    let mut producer = ring.producer.lock();
     producer.room(data.len()).unwrap().unwrap().copy_from_slice(data);
     producer.commit(data.len());
     producer.publish()

@@ -92,7 +92,7 @@ impl Driver {
             let to = adapter.rings.existing(receiver)?;
             Some(RingRoute::new(adapter, to, path))
         })?;
-        let mut producer = lock(&route.to.ring.producer);
+        let mut producer = route.to.ring.producer.lock();
         let written = write_packet(adapter, inner, core, &route, &mut producer, now, adapter.tap());
         let sent = match written {
             Written::Packets(_) => {

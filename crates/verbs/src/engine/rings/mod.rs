@@ -108,7 +108,7 @@ impl RingRoute {
 
     /// Whether the peer has not yet received all packets: it is busy or stopped.
     pub(super) fn is_unread(&self) -> bool {
-        !self.to.ended.load(Ordering::Relaxed) && lock(&self.to.ring.producer).is_unread(self.sent)
+        !self.to.ended.load(Ordering::Relaxed) && self.to.ring.producer.lock().is_unread(self.sent)
     }
 }
 
@@ -210,7 +210,7 @@ impl Rings {
         // A copy: the thread that makes a pass takes the two locks in the other order.
         let full = lock(&self.full).clone();
         full.iter().any(|to| {
-            let mut producer = lock(&to.ring.producer);
+            let mut producer = to.ring.producer.lock();
             let has_room = !producer.awaits_room() || producer.has_room(MAX_RECORD) != Ok(false);
             has_room || to.ended.load(Ordering::Relaxed)
         })
@@ -288,7 +288,7 @@ impl Driver {
         }
         ending.iter().for_each(|ring| ring.ended.store(true, Ordering::Relaxed));
         for core in adapter.tables.queue_pairs() {
-            let mut inner = lock(&core.inner);
+            let mut inner = core.inner.lock();
             let to = inner.ring.as_ref().map(|route| &route.to);
             let concerned = to.is_some_and(|to| ending.iter().any(|ring| Arc::ptr_eq(ring, to)));
             if !concerned || inner.destroyed {

@@ -156,7 +156,7 @@ impl Driver {
             let last = last.filter(|(seen, core)| *seen == version && core.number == number);
             let found = || adapter.tables.queue_pair(number).filter(|_| number.0 >= 3);
             let core = last.map(|(_, core)| core).or_else(found);
-            let mut locked = core.as_ref().map(|core| lock(&core.inner));
+            let mut locked = core.as_ref().map(|core| core.inner.lock());
             loop {
                 match (&core, &mut locked) {
                     (Some(core), Some(inner)) if self.rx.failing.is_none() => {

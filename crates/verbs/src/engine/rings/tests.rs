@@ -106,7 +106,7 @@ fn no_more_queue_pairs_are_resumed_than_a_ring_has_space_for() {
     ours.resume_rings(adapter);
     let left = waiting();
     let resumed = before.len() - left.len();
-    let space = lock(&to.ring.producer).rooms(MAX_RECORD);
+    let space = to.ring.producer.lock().rooms(MAX_RECORD);
     assert!((1..=space).contains(&resumed), "{resumed} resumed, space for {space}");
     assert_eq!(left, before[resumed..], "in the order in which they came");
 

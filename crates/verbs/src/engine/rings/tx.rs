@@ -50,7 +50,7 @@ impl Driver {
         now: Instant,
     ) -> (usize, TurnEnd) {
         let to = &route.to;
-        let mut producer = lock(&to.ring.producer);
+        let mut producer = to.ring.producer.lock();
         let mut packets = 0;
         let mut end = TurnEnd::Over;
         let mut turn = Turn { was_signaled: true, short: [0; SHORT], packets: 0, bytes: 0 };
@@ -109,7 +109,7 @@ impl Driver {
             let mut waiting = lock(&to.waiting);
             let mut count = waiting.len();
             if !to.ended.load(Ordering::Relaxed) {
-                let mut producer = lock(&to.ring.producer);
+                let mut producer = to.ring.producer.lock();
                 let is_full = producer.has_room(MAX_RECORD) == Ok(false)
                     && (producer.awaits_room() || producer.wait_for_room(MAX_RECORD) == Ok(false));
                 if is_full {
@@ -175,7 +175,7 @@ pub(super) fn write_ack(adapter: &Adapter, inner: &mut Inner, route: &mut RingRo
     if adapter.tap().is_some() || route.to.ended.load(Ordering::Relaxed) {
         return false;
     }
-    let mut producer = lock(&route.to.ring.producer);
+    let mut producer = route.to.ring.producer.lock();
     let Ok(Some(room)) = producer.room(INFO + LENGTH) else { return false };
     let Some((info, packet)) = room.split_first_chunk_mut::<INFO>() else { return false };
     let Some((headers, icrc)) = packet.split_last_chunk_mut::<ICRC>() else { return false };

@@ -1,0 +1,339 @@
+//! A mutex that is unlocked without a locked instruction.
+//!
+//! The mutex of the standard library is unlocked by an exchange, which tells whether a thread waits. Here the lock is released by a
+//! store, and waiters are counted elsewhere: a thread that unlocks looks at the count after its store, and a thread that is
+//! about to wait looks at the lock after it has counted itself. Both need a fence in between, and the one of the thread that
+//! waits is the [heavy](asymmetric_fence::heavy) one. A message through shared memory passes eight mutexes, which nobody
+//! else wants.
+//!
+//! There is no poisoning: what these mutexes guard is valid between any two statements.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+#[cfg(ferroce_loom)]
+use loom::{cell::UnsafeCell, sync::atomic::AtomicU32};
+use std::sync::atomic::Ordering;
+#[cfg(not(ferroce_loom))]
+use std::{cell::UnsafeCell, sync::atomic::AtomicU32};
+
+use self::parking::{Parking, heavy, light};
+
+const UNLOCKED: u32 = 0;
+const LOCKED: u32 = 1;
+
+/// How often a thread looks at a locked mutex before it waits: critical sections are short.
+const SPINS: u32 = if cfg!(ferroce_loom) { 0 } else { 100 };
+
+/// A mutex for data that one thread uses most of the time.
+pub struct Mutex<T: ?Sized> {
+    state: AtomicU32,
+    /// Threads that wait, or are about to.
+    waiters: AtomicU32,
+    parking: Parking,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only through a guard, and one thread at a time has one, with acquire and release ordering
+// between two of them.
+unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
+
+impl<T> Mutex<T> {
+    /// An unlocked mutex.
+    pub fn new(value: T) -> Self {
+        Self {
+            state: AtomicU32::new(UNLOCKED),
+            waiters: AtomicU32::new(0),
+            parking: Parking::new(),
+            value: UnsafeCell::new(value),
+        }
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Waits until no other thread has locked the mutex, and locks it.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        if !self.try_acquire() {
+            self.acquire();
+        }
+        MutexGuard { mutex: self, not_send: PhantomData }
+    }
+
+    #[inline]
+    fn try_acquire(&self) -> bool {
+        let (order, failed) = (Ordering::Acquire, Ordering::Relaxed);
+        self.state.compare_exchange(UNLOCKED, LOCKED, order, failed).is_ok()
+    }
+
+    #[cold]
+    fn acquire(&self) {
+        for _ in 0..SPINS {
+            std::hint::spin_loop();
+            if self.state.load(Ordering::Relaxed) == UNLOCKED && self.try_acquire() {
+                return;
+            }
+        }
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        // From here on each thread that unlocks sees the waiter, or has unlocked visibly already.
+        heavy();
+        while !self.try_acquire() {
+            self.parking.wait(&self.state, LOCKED);
+        }
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_locked = self.state.load(Ordering::Relaxed) != UNLOCKED;
+        f.debug_struct("Mutex").field("locked", &is_locked).finish_non_exhaustive()
+    }
+}
+
+/// A locked [`Mutex`]: it is unlocked when this is dropped.
+#[must_use = "the mutex is unlocked when its guard is dropped"]
+pub struct MutexGuard<'a, T: ?Sized> {
+    mutex: &'a Mutex<T>,
+    /// As in the standard library: a lock belongs to its thread.
+    not_send: PhantomData<*const ()>,
+}
+
+// SAFETY: it gives access to the value only.
+unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let mutex = self.mutex;
+        mutex.state.store(UNLOCKED, Ordering::Release);
+        light();
+        if mutex.waiters.load(Ordering::Relaxed) != 0 {
+            mutex.parking.wake(&mutex.state);
+        }
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this thread has locked the mutex, and lends the value only as long as the guard is borrowed.
+        cell::with(&self.mutex.value, |value| unsafe { &*value })
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`; the guard is borrowed mutably.
+        cell::with_mut(&self.mutex.value, |value| unsafe { &mut *value })
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// Access to the cell, by the interface of loom's.
+mod cell {
+    use super::UnsafeCell;
+
+    #[cfg(not(ferroce_loom))]
+    #[inline]
+    pub(super) fn with<T: ?Sized, R>(cell: &UnsafeCell<T>, act: impl FnOnce(*const T) -> R) -> R {
+        act(cell.get().cast_const())
+    }
+
+    #[cfg(not(ferroce_loom))]
+    #[inline]
+    pub(super) fn with_mut<T: ?Sized, R>(cell: &UnsafeCell<T>, act: impl FnOnce(*mut T) -> R) -> R {
+        act(cell.get())
+    }
+
+    #[cfg(ferroce_loom)]
+    pub(super) fn with<T: ?Sized, R>(cell: &UnsafeCell<T>, act: impl FnOnce(*const T) -> R) -> R {
+        cell.with(act)
+    }
+
+    #[cfg(ferroce_loom)]
+    pub(super) fn with_mut<T: ?Sized, R>(cell: &UnsafeCell<T>, act: impl FnOnce(*mut T) -> R) -> R {
+        cell.with_mut(act)
+    }
+}
+
+/// The fences, and threads that wait in futex(2).
+#[cfg(not(ferroce_loom))]
+mod parking {
+    use std::sync::atomic::AtomicU32;
+
+    use rustix::thread::futex;
+
+    pub(super) use crate::asymmetric_fence::{heavy, light};
+
+    pub(super) struct Parking;
+
+    impl Parking {
+        pub(super) const fn new() -> Self {
+            Self
+        }
+
+        /// Waits while the word has this value; may return earlier.
+        pub(super) fn wait(&self, word: &AtomicU32, value: u32) {
+            let _ = futex::wait(word, futex::Flags::PRIVATE, value, None);
+        }
+
+        /// Wakes a thread that waits.
+        #[cold]
+        pub(super) fn wake(&self, word: &AtomicU32) {
+            let _ = futex::wake(word, futex::Flags::PRIVATE, 1);
+        }
+    }
+}
+
+/// The same for loom, with ordinary fences.
+#[cfg(ferroce_loom)]
+mod parking {
+    use loom::sync::atomic::{AtomicU32, Ordering, fence};
+    use loom::sync::{Condvar, Mutex};
+
+    pub(super) fn light() {
+        fence(Ordering::SeqCst);
+    }
+
+    pub(super) fn heavy() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// The kernel's queue of threads: it compares the word under a lock.
+    pub(super) struct Parking(Mutex<()>, Condvar);
+
+    impl Parking {
+        pub(super) fn new() -> Self {
+            Self(Mutex::new(()), Condvar::new())
+        }
+
+        pub(super) fn wait(&self, word: &AtomicU32, value: u32) {
+            let queue = self.0.lock().unwrap();
+            if word.load(Ordering::Relaxed) == value {
+                drop(self.1.wait(queue).unwrap());
+            }
+        }
+
+        pub(super) fn wake(&self, _: &AtomicU32) {
+            drop(self.0.lock().unwrap());
+            self.1.notify_one();
+        }
+    }
+}
+
+#[cfg(all(test, not(ferroce_loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    /// Long enough that threads wait in the kernel.
+    #[test]
+    fn one_thread_at_a_time_has_the_lock() {
+        const THREADS: usize = 4;
+        const ROUNDS: usize = if cfg!(miri) { 20 } else { 2000 };
+        let (mutex, holders) = (Mutex::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for round in 0..ROUNDS {
+                        let mut count = mutex.lock();
+                        assert_eq!(holders.fetch_add(1, Ordering::Relaxed), 0);
+                        if round % 4 == 0 {
+                            std::thread::yield_now();
+                        }
+                        *count += 1;
+                        holders.fetch_sub(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(*mutex.lock(), THREADS * ROUNDS);
+        assert_eq!(mutex.waiters.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_woken() {
+        let mutex = Mutex::new(0);
+        let guard = mutex.lock();
+        std::thread::scope(|scope| {
+            scope.spawn(|| *mutex.lock() = 1);
+            while mutex.waiters.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            drop(guard);
+        });
+        assert_eq!(*mutex.lock(), 1);
+    }
+
+    #[test]
+    fn a_panic_unlocks() {
+        let mutex = Mutex::new(0);
+        let panics = || {
+            *mutex.lock() += 1;
+            let _guard = mutex.lock();
+            panic!("with the lock");
+        };
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        assert_eq!(*mutex.lock(), 1);
+        assert_eq!(format!("{mutex:?}"), "Mutex { locked: false, .. }");
+    }
+}
+
+#[cfg(all(test, ferroce_loom))]
+mod tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// Two threads exclude each other, and each gets the lock in the end: no wakeup is lost.
+    #[test]
+    fn no_thread_waits_for_ever() {
+        loom::model(|| {
+            let mutex = Arc::new(Mutex::new(0));
+            let other = {
+                let mutex = Arc::clone(&mutex);
+                thread::spawn(move || *mutex.lock() += 1)
+            };
+            *mutex.lock() += 1;
+            other.join().unwrap();
+            assert_eq!(*mutex.lock(), 2);
+        });
+    }
+
+    /// One unlock wakes one of two threads that wait, which then wakes the other.
+    #[test]
+    fn all_that_wait_are_woken() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let mutex = Arc::new(Mutex::new(0));
+            let others = [(); 2].map(|()| {
+                let mutex = Arc::clone(&mutex);
+                thread::spawn(move || *mutex.lock() += 1)
+            });
+            *mutex.lock() += 1;
+            others.into_iter().for_each(|other| other.join().unwrap());
+            assert_eq!(*mutex.lock(), 3);
+        });
+    }
+}
