@@ -86,7 +86,14 @@ impl ReceiveQueue {
         core::mem::take(&mut self.limit_reached)
     }
 
+    /// The oldest request.
+    #[inline]
+    pub fn first(&self) -> Option<&ReceiveRequest> {
+        self.requests.front()
+    }
+
     /// Removes the oldest request.
+    #[inline]
     pub fn take(&mut self) -> Option<ReceiveRequest> {
         let request = self.requests.pop_front()?;
         if self.limit.is_some_and(|limit| self.requests.len() < limit) {

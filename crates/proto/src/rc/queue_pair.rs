@@ -120,6 +120,9 @@ pub struct QueuePair {
     /// READ responses are paced until then.
     responses_paced_until: Option<Instant>,
     counters: Uncollected,
+    /// Messages are checked step by step, whatever they are: for a test that compares.
+    #[cfg(test)]
+    pub(super) checks_each_step: bool,
 }
 
 impl QueuePair {
@@ -146,6 +149,8 @@ impl QueuePair {
             refusal: None,
             responses_paced_until: None,
             counters: Uncollected::default(),
+            #[cfg(test)]
+            checks_each_step: false,
         }
     }
 
@@ -285,6 +290,16 @@ impl QueuePair {
         }
         let failed = if info.request {
             let done = &mut self.receive_done;
+            let Self { responder, config, .. } = self;
+            let mut receives = receives;
+            #[cfg(test)]
+            let packets_of_whole = if self.checks_each_step { 0 } else { packets };
+            #[cfg(not(test))]
+            let packets_of_whole = packets;
+            let queue = receives.as_deref_mut();
+            if responder.handle_whole(packet, packets_of_whole, config, queue, memory, done) {
+                return;
+            }
             self.responder
                 .handle_request(packet, packets, info, &self.config, receives, memory, done)
                 .err()

@@ -12,6 +12,7 @@
 mod checks;
 mod duplicates;
 mod execute;
+mod whole;
 
 use alloc::collections::VecDeque;
 

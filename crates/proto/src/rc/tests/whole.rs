@@ -28,7 +28,10 @@ fn random_request(id: u64, random: &mut Random) -> SendRequest {
         1 => Data::SgList(two.as_slice().into()),
         _ => Data::SgList(SgList::from(local)),
     };
-    let to = remote(REMOTE_OFFSET + random.below(0x1_0000));
+    let mut to = remote(REMOTE_OFFSET + random.below(0x1_0000));
+    if random.chance(3) {
+        to.key.0 ^= 1;
+    }
     let immediate = random.chance(100).then_some(Immediate(7));
     let operation = match random.below(10) {
         0 => Operation::Read { remote: to },
@@ -52,11 +55,15 @@ fn run(seed: u64, faults: Faults, takes_whole: bool) -> Pair {
     let mut random = Random(seed ^ 0x51e);
     let mut pair = Pair::new(seed, faults, MTU);
     pair.takes_whole = takes_whole;
-    pair.hosts.iter_mut().for_each(|host| host.qp.set_lossless(true));
+    for host in &mut pair.hosts {
+        host.qp.set_lossless(true);
+        host.qp.checks_each_step = !takes_whole;
+    }
     for id in 0..60 {
         for side in 0..2 {
             if random.chance(600) {
-                pair.post_receive(side, id, RECEIVED, 3 * u32::from(MTU));
+                let length = if random.chance(20) { 30 } else { 3 * u32::from(MTU) };
+                pair.post_receive(side, id, RECEIVED, length);
             }
             if random.chance(700) {
                 pair.hosts[side].qp.post_send(random_request(id, &mut random)).unwrap();
@@ -75,6 +82,7 @@ fn run(seed: u64, faults: Faults, takes_whole: bool) -> Pair {
 
 #[test]
 fn the_packets_and_completions_are_the_same() {
+    let mut faults_seen = [0; 2];
     let lossy = Faults { loss: 30, duplication: 20, reordering: 30 };
     for seed in 0..300 {
         let faults = if seed % 2 == 0 { Faults::default() } else { lossy };
@@ -86,8 +94,10 @@ fn the_packets_and_completions_are_the_same() {
             assert_eq!(long.received, short.received, "seed {seed}");
             assert_eq!(long.memory.bytes, short.memory.bytes, "seed {seed}");
             assert_eq!(long.qp.fault(), short.qp.fault(), "seed {seed}");
+            faults_seen[usize::from(short.qp.fault().is_some())] += 1;
         }
     }
+    assert!(faults_seen.iter().all(|&seen| seen > 50), "both ends: {faults_seen:?}");
 }
 
 #[test]

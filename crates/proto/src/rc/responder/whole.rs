@@ -1,0 +1,83 @@
+//! Whole messages: a shorter way than the checks one by one, with the same result, for a SEND or RDMA WRITE of one packet, or of one
+//! run, which most messages are.
+
+use alloc::collections::VecDeque;
+
+use ferroce_wire::opcode::Opcode;
+use ferroce_wire::packet::Packet;
+use ferroce_wire::syndrome::Syndrome;
+
+use super::{MessageInProgress, Responder};
+use crate::memory::{AccessFlags, Memory, RemoteRange};
+use crate::rc::queue_pair::{Config, Role};
+use crate::rc::responses::ResponseKind;
+use crate::receive::ReceiveQueue;
+use crate::work::{Completion, CompletionKind, MAX_MESSAGE, Status};
+
+impl Responder {
+    /// Executes the message that this packet, or run of `packets`, is. False if it is not one, or if a check would fail: then
+    /// nothing has changed that [`Responder::handle_request`], which decides, would not change as well.
+    #[inline]
+    pub(in crate::rc) fn handle_whole(
+        &mut self,
+        packet: &Packet<'_>,
+        packets: u32,
+        config: &Config,
+        receives: Option<&mut ReceiveQueue>,
+        memory: &mut impl Memory,
+        done: &mut VecDeque<Completion>,
+    ) -> bool {
+        let bth = &packet.bth;
+        let is_send = match bth.opcode {
+            Opcode::RC_SEND_ONLY => true,
+            Opcode::RC_RDMA_WRITE_ONLY => false,
+            _ => return false,
+        };
+        let is_next = bth.psn == self.expected.psn()
+            && matches!(self.message, MessageInProgress::None)
+            && self.receive.is_none();
+        let length = packet.payload.len();
+        let fits = length.div_ceil(config.mtu.into()).max(1) == packets as usize
+            && length == packet.payload_len;
+        if !is_next || !fits || config.role != Role::Both {
+            return false;
+        }
+        let by = config.accessor();
+        if is_send {
+            let Some(receives) = receives else { return false };
+            let Some(request) = receives.first() else { return false };
+            let id = request.id;
+            if length as u64 > request.sg_list.len()
+                || request.sg_list.scatter(0, packet.payload, by.pd, memory).is_err()
+            {
+                return false;
+            }
+            let _ = receives.take();
+            done.push_back(Completion {
+                length: length as u32,
+                solicited: bth.solicited,
+                ..Completion::new(id, CompletionKind::Receive, Status::Success)
+            });
+        } else {
+            let Some(reth) = &packet.extensions.reth else { return false };
+            let is_allowed = config.access.contains(AccessFlags::REMOTE_WRITE)
+                && (1..=MAX_MESSAGE).contains(&reth.length)
+                && reth.length as usize == length;
+            if !is_allowed
+                || memory.write_remote(by, RemoteRange::from(reth), packet.payload).is_err()
+            {
+                return false;
+            }
+        }
+        self.received = length as u64;
+        self.receive_queue = None;
+        self.nak_sent = false;
+        self.msn = self.msn.wrapping_add(1);
+        let sequence = self.expected.plus(packets - 1);
+        (self.last_ackable, self.expected) = (sequence, sequence.plus(1));
+        if bth.ack_request {
+            self.respond(sequence, ResponseKind::Acknowledge(Syndrome::ACK));
+        }
+        true
+    }
+}
