@@ -88,8 +88,8 @@ pub use net::slot::{Service, Slot};
 pub use net::socket::Socket;
 pub use net::udp::UdpSocket;
 pub use net::{
-    ROCE_PORT, SOURCE_PORTS, capture_link, forward_header, interface, neighbour, route, steering,
-    tcp,
+    ROCE_PORT, SOURCE_PORTS, capture_link, forward_header, interface, neighbour, record_header,
+    route, steering, tcp,
 };
 pub use owned::{Guard, Owned, Requests};
 pub use poll::{Interest, Poller, Readiness};

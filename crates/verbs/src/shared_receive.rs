@@ -1,7 +1,7 @@
 //! Shared receive queues (SRQ).
 
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
 use ferroce_proto::work::ReceiveRequest;

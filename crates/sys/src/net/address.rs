@@ -10,6 +10,18 @@ use rustix::net::{AddressFamily, getsockname};
 
 use crate::syscall::zeroed;
 
+/// An address in 16 bytes. The IPv6 sockets of this crate never receive mapped addresses, so this is unambiguous.
+pub(crate) fn mapped(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
+pub(crate) fn unmapped(bytes: [u8; 16]) -> IpAddr {
+    Ipv6Addr::from(bytes).to_canonical()
+}
+
 /// A `sockaddr` of either family.
 #[derive(Clone, Copy)]
 #[repr(C)]

@@ -1,11 +1,11 @@
-//! The header of a packet that one process passes to another, through a mailbox or a ring: the [`RxInfo`] that the first received with it.
+//! The header of a packet that one process passes to another, through a mailbox: the [`RxInfo`] that the first received with it.
 //!
 //! Processes of different versions may run on one machine, so the header has a version. Packets with an unknown header
 //! are dropped; the transport retransmits them.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-use crate::net::address::scope;
+use crate::net::address::{mapped, scope, unmapped};
 use crate::net::receive::RxInfo;
 
 /// Length of the header in bytes.
@@ -58,16 +58,4 @@ pub fn decode(bytes: &[u8]) -> Option<RxInfo> {
 
 fn array<const N: usize>(header: &[u8; LENGTH], at: usize) -> Option<[u8; N]> {
     header.get(at..)?.first_chunk().copied()
-}
-
-/// An address in 16 bytes. The IPv6 sockets of this crate never receive mapped addresses, so this is unambiguous.
-fn mapped(ip: IpAddr) -> [u8; 16] {
-    match ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-        IpAddr::V6(ip) => ip.octets(),
-    }
-}
-
-fn unmapped(bytes: [u8; 16]) -> IpAddr {
-    Ipv6Addr::from(bytes).to_canonical()
 }

@@ -37,8 +37,8 @@ use crate::ring::{Consumer, Producer, RingFile};
 /// The maximum number of rings that other processes have offered; an address has 255 slots.
 const MAX_INCOMING: usize = 1024;
 
-/// "Ferroce ring", version 4: the first message on a connection. The name of the socket has the version, too.
-const OFFER: &[u8] = b"Fr\0\x04";
+/// "Ferroce ring", version 5: the first message on a connection. The name of the socket has the version, too.
+const OFFER: &[u8] = b"Fr\0\x05";
 
 /// A message that wakes the other side.
 const BELL: &[u8] = b"!";

@@ -18,6 +18,7 @@ pub(crate) mod options;
 pub mod packet_socket;
 pub(crate) mod process_watch;
 pub(crate) mod receive;
+pub mod record_header;
 pub mod route;
 mod send;
 pub(crate) mod slot;

@@ -17,7 +17,7 @@ use crate::{ROCE_PORT, random};
 
 /// The start of the names of sockets that accept rings, with the version of what is in a ring: processes that disagree about it
 /// do not find each other's, and exchange packets through sockets.
-const RING: &str = "ring4/";
+const RING: &str = "ring5/";
 
 /// The purpose of a named Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -139,6 +139,22 @@ impl RingMemory {
         unsafe { self.address.as_ptr().add(offset) }
     }
 
+    /// Asks for the cache lines of `length` bytes at a position.
+    #[inline]
+    pub(super) fn prefetch(&self, position: u64, length: usize) {
+        let start = self.at(position);
+        for offset in (0..length).step_by(ALIGNMENT) {
+            // SAFETY: inside the mapping. It changes no contents.
+            #[cfg(target_arch = "x86_64")]
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(start.add(offset).cast_const().cast());
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = (start, offset);
+        }
+    }
+
     /// Asks for the cache lines of `length` bytes at a position, to write to them. The other process has them, so otherwise
     /// the next locked instruction would wait until they have come.
     #[inline]

@@ -7,7 +7,7 @@ use super::{Broken, HEADER, MARK_BIT, record_length};
 
 /// Records up to this length are followed by others of their kind, whose cache lines are asked for in time: this far ahead.
 const SHORT: usize = 512;
-const AHEAD: u64 = 384;
+const AHEAD: u64 = 512;
 
 /// The end of a ring that writes.
 #[derive(Debug)]
@@ -72,10 +72,10 @@ impl Producer {
         // SAFETY: inside the mapping: the header of the space that `room` returned.
         unsafe { self.memory.at(self.tail).cast::<u64>().write(header) };
         let taken = record_length(length);
-        self.tail += taken as u64;
         if taken <= SHORT {
             self.memory.prefetch_for_writing(self.tail + AHEAD, taken);
         }
+        self.tail += taken as u64;
     }
 
     /// The end of the records written so far.

@@ -56,6 +56,18 @@ fn a_record_is_visible_when_it_is_published() {
 }
 
 #[test]
+fn a_look_tells_whether_there_are_records() {
+    let (mut producer, consumer) = ring(4096);
+    // Also across the end of the ring.
+    for length in [0, 1, 500, 3000, 2000, 700, 64] {
+        assert!(!consumer.look());
+        assert!(write(&mut producer, &vec![1; length]));
+        assert!(consumer.look());
+        assert_eq!(read(&consumer).map(|record| record.len()), Some(length));
+    }
+}
+
+#[test]
 fn a_record_can_be_looked_at_before_it_is_taken() {
     let (mut producer, consumer) = ring(4096);
     let mut start = [0; 2];

@@ -4,8 +4,8 @@
 //! thread that finds the device owned leaves a request and does not wait; see [`ferroce_sys::owned`].
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ferroce_proto::time::Instant;
 use ferroce_sys::{Guard, MutexGuard, Requests, Uncancellable, clock};
@@ -60,7 +60,7 @@ pub(crate) struct Driver {
     pub(super) rings: RingState,
     deferral: Deferral,
     /// When the last pass had received.
-    now: Instant,
+    pub(super) now: Instant,
     /// When a thread that polled last found something to do.
     busy_at: Instant,
 }

@@ -1,7 +1,7 @@
 //! A QP as the engine sees it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ferroce_proto::doorbell::{Doorbell, Ring};
 use ferroce_proto::endpoint::{Endpoint, Event};

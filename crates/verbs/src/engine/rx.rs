@@ -36,9 +36,13 @@ const CONGESTION_EXPERIENCED: u8 = 3;
 /// The default partition without its full-membership bit (IBA 10.9.1.1).
 const DEFAULT_PARTITION: u16 = 0x7fff;
 
-/// Empty receive calls after which a link counts as quiet, and the number of passes between reads of a quiet link.
+/// Empty receive calls after which a link counts as quiet, and the time between reads of quiet links, in nanoseconds: one read takes
+/// as long as five passes that look at the rings.
 const QUIET_AFTER: u32 = 256;
-const QUIET_LINK_INTERVAL: u32 = 32;
+const QUIET_LINK_INTERVAL: u64 = 100_000;
+
+/// As the active link: the rings.
+const RINGS: usize = usize::MAX;
 
 /// The maximum number of datagrams per receive call.
 const MAX_BURST: usize = 16;
@@ -75,7 +79,8 @@ pub(super) struct Rx {
     batch: Option<ReceiveBatch>,
     /// The receive rate of each link.
     paces: Vec<Pace>,
-    rounds: u32,
+    /// The time of the pass before quiet links were read last.
+    quiet_links_read_at: Instant,
     /// The link that received a packet last.
     active: usize,
     histories: Histories,
@@ -97,7 +102,7 @@ impl Rx {
         Self {
             batch: Some(ReceiveBatch::for_socket(&links[0].receiver)),
             paces: vec![Pace::default(); links.len()],
-            rounds: 0,
+            quiet_links_read_at: Instant::ZERO,
             active: 0,
             histories: Histories::default(),
             failing: faults.map(FaultInjector::new),
@@ -125,14 +130,21 @@ impl Driver {
     pub(super) fn receive_all(&mut self, adapter: &Adapter, links: Links) -> bool {
         let mut some = false;
         self.rx.more = false;
-        self.rx.rounds = self.rx.rounds.wrapping_add(1);
+        if links == Links::Lively && self.rx.active == RINGS {
+            self.rings.look_for_packets();
+        }
+        let spares_quiet_links = links == Links::Lively
+            && self.now.nanos_since(self.rx.quiet_links_read_at) < QUIET_LINK_INTERVAL;
+        if !spares_quiet_links {
+            self.rx.quiet_links_read_at = self.now;
+        }
         for (index, link) in adapter.port.links.iter().enumerate() {
             let pace = self.rx.paces[index];
             let skipped = match links {
                 Links::All => false,
                 Links::Lively => {
                     let quiet = pace.quiet > QUIET_AFTER && index != self.rx.active;
-                    quiet && self.rx.rounds % QUIET_LINK_INTERVAL != 0
+                    quiet && spares_quiet_links
                 }
                 Links::One(only) => index != only,
             };
@@ -163,7 +175,7 @@ impl Driver {
             self.dispatch(adapter, link.address);
         }
         if self.receive_from_rings(adapter) {
-            self.rx.active = usize::MAX;
+            self.rx.active = RINGS;
             some = true;
         }
         if adapter.port.groups.is_empty() || matches!(links, Links::One(_)) {

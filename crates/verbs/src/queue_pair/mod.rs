@@ -4,8 +4,8 @@ mod modify;
 mod options;
 mod post;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ferroce_proto::congestion::Congestion;
 use ferroce_proto::endpoint::{Endpoint, Settings};

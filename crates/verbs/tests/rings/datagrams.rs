@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use ferroce::*;
-use ferroce_sys::{Hub, RxInfo, forward_header, signal};
+use ferroce_sys::{Hub, RxInfo, record_header, signal};
 use ferroce_trace::analysis::{self, analyze};
 use ferroce_wire::number::PKey;
 use ferroce_wire::opcode::Opcode;
@@ -212,7 +212,7 @@ fn a_process_cannot_pretend_to_be_another_host() {
             segment: 0,
             truncated: false,
         };
-        let header = forward_header::encode(&info);
+        let header = record_header::encode(&info);
         let record =
             [&header[..], &bth.to_bytes(), &deth.to_bytes(), &[payload; 8], &[0; 4]].concat();
         let mut producer = ring.producer.lock();

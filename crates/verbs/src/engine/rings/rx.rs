@@ -8,7 +8,7 @@ use ferroce_memory::Placement;
 use ferroce_proto::endpoint::Pending;
 use ferroce_proto::time::Instant;
 use ferroce_sys::ring::{Broken, Taken};
-use ferroce_sys::{Incoming, RxDatagram, RxInfo, Uncancellable, forward_header};
+use ferroce_sys::{Incoming, RxDatagram, RxInfo, Uncancellable, record_header};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::packet::Packet;
@@ -86,7 +86,7 @@ impl RingState {
 
 impl Metadata {
     fn parse(bytes: &[u8; INFO], adapter: &Adapter) -> Option<Self> {
-        let info = forward_header::decode(bytes)?;
+        let info = record_header::decode(bytes);
         let is_here = |ip| adapter.port.is_here(ip);
         if !is_here(info.source.ip()) || !is_here(info.destination) {
             return None;
@@ -120,7 +120,7 @@ impl Driver {
         // Taken out while the packets in the rings change the rest of the state.
         let incoming = std::mem::take(&mut self.rings.incoming);
         for ring in &incoming {
-            if ring.consumer.is_empty() {
+            if !ring.consumer.look() {
                 if ring.has_ended() {
                     adapter.rings.change(|list| list.retain(|ring| !ring.has_ended()));
                 }

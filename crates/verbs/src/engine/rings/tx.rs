@@ -86,10 +86,10 @@ impl Driver {
                 }
             }
         }
+        to.show(&mut producer);
         if turn.packets > 0 {
             adapter.counters.sent_locally(turn.packets, turn.bytes);
         }
-        to.show(&mut producer);
         let position = producer.position();
         drop(producer);
         if packets > 0 {
