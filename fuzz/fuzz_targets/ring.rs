@@ -60,7 +60,7 @@ fuzz_target!(|data: &[u8]| {
                 Ok(None) => {}
                 Err(Broken) => return,
             },
-            5 => drop((consumer.release(), consumer.is_empty())),
+            5 => drop((consumer.release(), consumer.is_empty(), consumer.look())),
             6 => drop(consumer.sleep()),
             _ => drop((producer.wait_for_room(length), producer.awaits_room())),
         }
