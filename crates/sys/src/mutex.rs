@@ -3,7 +3,7 @@
 //! The mutex of the standard library is unlocked by an exchange, which tells whether a thread waits. Here the lock is released by a
 //! store, and waiters are counted elsewhere: a thread that unlocks looks at the count after its store, and a thread that is
 //! about to wait looks at the lock after it has counted itself. Both need a fence in between, and the one of the thread that
-//! waits is the [heavy](asymmetric_fence::heavy) one. A message through shared memory passes eight mutexes, which nobody
+//! waits is the [heavy](asymmetric_fence::heavy) one. A message through shared memory passes nine mutexes, which nobody
 //! else wants.
 //!
 //! There is no poisoning: what these mutexes guard is valid between any two statements.
