@@ -188,7 +188,7 @@ impl SgList {
 
 impl SgList {
     /// The bytes from `offset` on as one SGE, if there is one and it has them all.
-    #[inline]
+    #[inline(always)]
     fn single(&self, offset: u64, length: u64) -> Option<Sge> {
         let SgEntries::One([sge]) = self.0 else { return None };
         let fits = offset.checked_add(length)? <= u64::from(sge.length) && length > 0;
@@ -197,7 +197,7 @@ impl SgList {
     }
 
     /// Reads up to `length` bytes from `offset` on to `out`, which has room for them.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn gather(
         &self,
         offset: u64,
@@ -218,7 +218,7 @@ impl SgList {
     }
 
     /// Writes `data` to the bytes from `offset` on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn scatter(
         &self,
         offset: u64,

@@ -90,7 +90,7 @@ impl Controller {
 }
 
 impl RateControl for Controller {
-    #[inline]
+    #[inline(always)]
     fn may_send(&mut self, now: Instant, bytes: usize) -> Result<(), Blocked> {
         dispatch!(&mut self.requests, inner => inner.may_send(now, bytes))
     }

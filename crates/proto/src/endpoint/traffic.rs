@@ -9,7 +9,7 @@ use super::{Endpoint, Event, Transport};
 use crate::budget::{Budget, InFlight, Pending, Progress};
 use crate::memory::Memory;
 use crate::qp::{Action, Permission, ServiceType, State};
-use crate::rc::Whole;
+use crate::rc::{Message, Whole};
 use crate::receive::ReceiveQueue;
 use crate::time::Instant;
 use crate::transmit::Transmit;
@@ -48,7 +48,7 @@ impl<R: Copy> Endpoint<R> {
     }
 
     /// Posts a send request of a connected service.
-    #[inline]
+    #[inline(always)] // A request is written once, to its place in the queue.
     pub fn post_send(&mut self, mut request: SendRequest) -> Result<(), PostError> {
         self.permits_send()?;
         request.signaled |= self.settings.signal_all;
@@ -69,6 +69,7 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
+    #[inline]
     fn permits_send(&self) -> Result<(), PostError> {
         match self.machine.permits(Action::PostSend) {
             Permission::Allowed | Permission::Queued | Permission::Flushed => Ok(()),
@@ -127,6 +128,38 @@ impl<R: Copy> Endpoint<R> {
             _ => {}
         }
         self.sync_state();
+    }
+
+    /// Handles a message of RC as [`Endpoint::handle_packet`] does, if it is the one that is expected and passes all checks. False,
+    /// and nothing has changed, if [`Endpoint::handle_packet`] has to decide.
+    #[inline]
+    pub fn handle_message(
+        &mut self,
+        message: &Message<'_>,
+        packets: u32,
+        receives: Option<&mut ReceiveQueue>,
+        memory: &mut impl Memory,
+    ) -> bool {
+        match &mut self.transport {
+            Transport::Reliable(queue_pair) if self.machine.state() == State::ReadyToSend => {
+                queue_pair.handle_message(message, packets, receives, memory)
+            }
+            _ => false,
+        }
+    }
+
+    /// Handles an ACK of RC as [`Endpoint::handle_packet`] does, if it is positive and acknowledges new packets. False, and
+    /// nothing has changed, if [`Endpoint::handle_packet`] has to decide.
+    #[inline]
+    pub fn handle_ack(&mut self, now: Instant, psn: Psn, aeth: Aeth) -> bool {
+        let handled = match &mut self.transport {
+            Transport::Reliable(queue_pair) if self.machine.state() == State::ReadyToSend => {
+                queue_pair.handle_ack(now, psn, aeth)
+            }
+            _ => false,
+        };
+        self.sync_state();
+        handled
     }
 
     /// Handles the expiry of [`Endpoint::poll_timeout`].

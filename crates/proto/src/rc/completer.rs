@@ -8,6 +8,7 @@ use ferroce_wire::number::Psn;
 use ferroce_wire::opcode;
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
+use ferroce_wire::transport::Aeth;
 
 use super::queue_pair::Config;
 use super::requester::{QueuedRequest, RequestState, Requester};
@@ -185,6 +186,7 @@ impl Requester {
         done: &mut VecDeque<Completion>,
     ) {
         let before = self.unacknowledged;
+        self.retire_acknowledged(now, sequence, config, done);
         let mut passes_over_response = false;
         while self.unacknowledged < sequence {
             let Some(queued) = self.queue.front().filter(|queued| queued.packets > 0) else {
@@ -208,6 +210,60 @@ impl Requester {
             // Implied NAK (from rdma_rxe's behaviour).
             self.implied_nak(now);
         }
+    }
+
+    /// Retires the SENDs and RDMA WRITEs that an ACK of everything before `sequence` completes, and accounts for all of them at
+    /// once. The rest is left to the caller: READs and atomics, a request of which only a part is acknowledged, and everything
+    /// while the requester retransmits.
+    #[inline]
+    fn retire_acknowledged(
+        &mut self,
+        now: Instant,
+        sequence: Sequence,
+        config: &Config,
+        done: &mut VecDeque<Completion>,
+    ) {
+        if self.next < sequence {
+            return;
+        }
+        let mut acknowledged = 0;
+        while let Some(queued) = self.queue.front() {
+            let end = queued.end();
+            let is_message = queued.packets > 0 && !queued.request.operation.wants_response();
+            if end > sequence || self.unacknowledged != queued.start || !is_message {
+                break;
+            }
+            acknowledged += queued.cost(0, queued.packets, config.mtu).peer;
+            self.unacknowledged = end;
+            self.retire_front(done);
+            self.finish_executed(done);
+        }
+        if acknowledged > 0 {
+            self.rate.on_ack(now, acknowledged);
+            self.in_flight.subtract(InFlight { peer: acknowledged, ..InFlight::NONE });
+        }
+    }
+
+    /// Handles a positive ACK of new packets; false, and nothing has changed, if it is anything else.
+    /// [`Requester::handle_response`] decides then.
+    #[inline]
+    pub(super) fn handle_ack(
+        &mut self,
+        now: Instant,
+        psn: Psn,
+        aeth: Aeth,
+        config: &Config,
+        done: &mut VecDeque<Completion>,
+    ) -> bool {
+        let sequence = self.unacknowledged.near(psn);
+        let is_new = self.unacknowledged <= sequence && sequence < self.newest;
+        if !is_new || !aeth.syndrome.is_ack() {
+            return false;
+        }
+        self.stalled = false;
+        self.credits(aeth.syndrome, aeth.msn.0);
+        self.acknowledge(now, sequence.plus(1), config, done);
+        true
     }
 
     /// Handles a NAK; everything before its PSN is acknowledged.
@@ -249,12 +305,14 @@ impl Requester {
     }
 
     /// Completes executed local requests that have reached the head of the queue.
+    #[inline]
     pub(super) fn finish_executed(&mut self, done: &mut VecDeque<Completion>) {
         while self.queue.front().is_some_and(|queued| queued.state == RequestState::Executed) {
             self.retire_front(done);
         }
     }
 
+    #[inline]
     fn retire_front(&mut self, done: &mut VecDeque<Completion>) {
         let Some(queued) = self.queue.front() else { return };
         if queued.request.signaled {

@@ -30,6 +30,7 @@ mod whole;
 mod tests;
 
 pub use queue_pair::{Config, QueuePair, Role};
+pub use responder::Message;
 pub use whole::Whole;
 
 pub use crate::budget::{Budget, InFlight, Pending};

@@ -11,7 +11,7 @@ use ferroce_wire::transport::{Aeth, Bth};
 
 use super::keepalive::{Keepalive, Silent};
 use super::requester::{Requester, Sending};
-use super::responder::{Refused, Responder};
+use super::responder::{Message, Refused, Responder};
 use super::whole::Whole;
 use crate::budget::{Budget, InFlight, Pending, Progress};
 use crate::congestion::{Congestion, NotificationPacer, RateControl, cost};
@@ -208,7 +208,7 @@ impl QueuePair {
     }
 
     /// Adds a request to the send queue.
-    #[inline]
+    #[inline(always)]
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         if let Role::Target(_) = self.config.role {
             return Err(PostError::State);
@@ -297,7 +297,11 @@ impl QueuePair {
             #[cfg(not(test))]
             let packets_of_whole = packets;
             let queue = receives.as_deref_mut();
-            if responder.handle_whole(packet, packets_of_whole, config, queue, memory, done) {
+            let Packet { bth, payload, payload_len, .. } = packet;
+            let message = Message { bth, reth: packet.extensions.reth.as_ref(), payload };
+            if payload.len() == *payload_len
+                && responder.handle_whole(&message, packets_of_whole, config, queue, memory, done)
+            {
                 return;
             }
             self.responder
@@ -318,6 +322,40 @@ impl QueuePair {
         if let Some(fault) = failed {
             self.enter_error(fault);
         }
+    }
+
+    /// Handles a message as [`QueuePair::handle_run`] does, if it is the one that is expected and passes all checks. False, and
+    /// nothing has changed, if [`QueuePair::handle_run`] has to decide.
+    #[inline]
+    pub fn handle_message(
+        &mut self,
+        message: &Message<'_>,
+        packets: u32,
+        receives: Option<&mut ReceiveQueue>,
+        memory: &mut impl Memory,
+    ) -> bool {
+        if self.fault.is_some() || self.config.keepalive.is_some() {
+            return false;
+        }
+        let Self { responder, config, receive_done, .. } = self;
+        responder.handle_whole(message, packets, config, receives, memory, receive_done)
+    }
+
+    /// Handles an ACK as [`QueuePair::handle_run`] does, if it is positive and acknowledges new packets. False, and nothing has
+    /// changed, if [`QueuePair::handle_run`] has to decide.
+    #[inline]
+    pub fn handle_ack(&mut self, now: Instant, psn: Psn, aeth: Aeth) -> bool {
+        let Self { requester, config, send_done, .. } = self;
+        if self.fault.is_some() || config.keepalive.is_some() || config.role != Role::Both {
+            return false;
+        }
+        if !requester.handle_ack(now, psn, aeth, config, send_done) {
+            return false;
+        }
+        if requester.complete_failed(send_done).is_err() {
+            self.enter_error(Fault::Requester);
+        }
+        true
     }
 
     /// Handles the expiry of [`QueuePair::poll_timeout`].

@@ -202,7 +202,7 @@ impl Requester {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn post(&mut self, request: SendRequest, config: &Config) -> Result<(), PostError> {
         if self.sending == Sending::NotYet {
             return Err(PostError::State);
@@ -375,7 +375,7 @@ impl Requester {
     }
 
     /// Packets of this cost are sent, the last of them before `next`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_sent(&mut self, now: Instant, next: Sequence, cost: InFlight) {
         self.stalled = false;
         self.paced_until = None;
@@ -428,7 +428,7 @@ impl Requester {
     }
 
     /// Whether a request may start: fence, max_rd_atomic and credits.
-    #[inline]
+    #[inline(always)]
     pub(super) fn may_start(&self, queued: &QueuedRequest, config: &Config) -> bool {
         let request = &queued.request;
         // A started request is completed even in SQD (IBA 10.3.1.5).

@@ -32,7 +32,7 @@ pub struct Whole<'a> {
 impl Whole<'_> {
     /// Encodes the headers, and returns what is left of `out` for the payload, its padding and the ICRC; `None` if `out` is
     /// too short.
-    #[inline]
+    #[inline(always)]
     pub fn encode_headers<'a>(&self, out: &'a mut [u8]) -> Option<&'a mut [u8]> {
         let (bth, mut rest) = out.split_first_chunk_mut()?;
         *bth = self.bth.to_bytes();

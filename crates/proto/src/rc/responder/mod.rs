@@ -14,6 +14,8 @@ mod duplicates;
 mod execute;
 mod whole;
 
+pub use whole::Message;
+
 use alloc::collections::VecDeque;
 
 use ferroce_wire::number::{Psn, Qpn};

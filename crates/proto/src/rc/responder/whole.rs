@@ -4,8 +4,8 @@
 use alloc::collections::VecDeque;
 
 use ferroce_wire::opcode::Opcode;
-use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::Syndrome;
+use ferroce_wire::transport::{Bth, Reth};
 
 use super::{MessageInProgress, Responder};
 use crate::memory::{AccessFlags, Memory, RemoteRange};
@@ -14,20 +14,31 @@ use crate::rc::responses::ResponseKind;
 use crate::receive::ReceiveQueue;
 use crate::work::{Completion, CompletionKind, MAX_MESSAGE, Status};
 
+/// The packet of a message of one packet, or of one run, without immediate data.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// The base transport header.
+    pub bth: &'a Bth,
+    /// The RETH of an RDMA WRITE.
+    pub reth: Option<&'a Reth>,
+    /// The payload: all of it.
+    pub payload: &'a [u8],
+}
+
 impl Responder {
     /// Executes the message that this packet, or run of `packets`, is. False if it is not one, or if a check would fail: then
     /// nothing has changed that [`Responder::handle_request`], which decides, would not change as well.
     #[inline]
     pub(in crate::rc) fn handle_whole(
         &mut self,
-        packet: &Packet<'_>,
+        message: &Message<'_>,
         packets: u32,
         config: &Config,
         receives: Option<&mut ReceiveQueue>,
         memory: &mut impl Memory,
         done: &mut VecDeque<Completion>,
     ) -> bool {
-        let bth = &packet.bth;
+        let Message { bth, reth, payload } = message;
         let is_send = match bth.opcode {
             Opcode::RC_SEND_ONLY => true,
             Opcode::RC_RDMA_WRITE_ONLY => false,
@@ -36,9 +47,12 @@ impl Responder {
         let is_next = bth.psn == self.expected.psn()
             && matches!(self.message, MessageInProgress::None)
             && self.receive.is_none();
-        let length = packet.payload.len();
-        let fits = length.div_ceil(config.mtu.into()).max(1) == packets as usize
-            && length == packet.payload_len;
+        let length = payload.len();
+        let fits = match packets {
+            // A division is slow.
+            1 => length <= usize::from(config.mtu),
+            _ => length > 0 && length.div_ceil(config.mtu.into()) == packets as usize,
+        };
         if !is_next || !fits || config.role != Role::Both {
             return false;
         }
@@ -48,7 +62,7 @@ impl Responder {
             let Some(request) = receives.first() else { return false };
             let id = request.id;
             if length as u64 > request.sg_list.len()
-                || request.sg_list.scatter(0, packet.payload, by.pd, memory).is_err()
+                || request.sg_list.scatter(0, payload, by.pd, memory).is_err()
             {
                 return false;
             }
@@ -59,13 +73,11 @@ impl Responder {
                 ..Completion::new(id, CompletionKind::Receive, Status::Success)
             });
         } else {
-            let Some(reth) = &packet.extensions.reth else { return false };
+            let Some(reth) = reth else { return false };
             let is_allowed = config.access.contains(AccessFlags::REMOTE_WRITE)
                 && (1..=MAX_MESSAGE).contains(&reth.length)
                 && reth.length as usize == length;
-            if !is_allowed
-                || memory.write_remote(by, RemoteRange::from(reth), packet.payload).is_err()
-            {
+            if !is_allowed || memory.write_remote(by, RemoteRange::from(*reth), payload).is_err() {
                 return false;
             }
         }

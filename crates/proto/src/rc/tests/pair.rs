@@ -15,7 +15,7 @@ use core::time::Duration;
 use crate::budget::Budget;
 use crate::congestion::{Congestion, cost};
 use crate::memory::AccessFlags;
-use crate::rc::{Config, QueuePair, Role};
+use crate::rc::{Config, Message, QueuePair, Role};
 use crate::receive::ReceiveQueue;
 pub(super) use crate::testing::{BASE, DOMAIN, Faults, KEY, REGION, Random, TestMemory, sge};
 use crate::time::Instant;
@@ -247,12 +247,35 @@ impl Pair {
             let Host { qp, receives, memory, .. } = &mut self.hosts[to];
             let packets = run_length(&packet, qp.config().mtu);
             assert!(packets <= self.max_run);
+            if self.takes_whole
+                && !self.marking
+                && handle_fast(self.now, qp, &packet, packets, receives, memory)
+            {
+                return true;
+            }
             qp.handle_run(self.now, &packet, packets, self.marking, Some(receives), memory);
         } else {
             self.hosts.iter_mut().for_each(|host| host.qp.handle_timeout(self.now));
         }
         true
     }
+}
+
+/// Handles a packet by the functions for whole messages and for positive ACKs, as an owner on a lossless link does.
+fn handle_fast(
+    now: Instant,
+    qp: &mut QueuePair,
+    packet: &Packet<'_>,
+    packets: u32,
+    receives: &mut ReceiveQueue,
+    memory: &mut TestMemory,
+) -> bool {
+    if let (Opcode::RC_ACKNOWLEDGE, Some(aeth)) = (packet.bth.opcode, packet.extensions.aeth) {
+        return qp.handle_ack(now, packet.bth.psn, aeth);
+    }
+    let Packet { bth, extensions, payload, .. } = packet;
+    let message = Message { bth, reth: extensions.reth.as_ref(), payload };
+    qp.handle_message(&message, packets, Some(receives), memory)
 }
 
 /// The packets of a run: MIDDLE packets form one, and all packets of a message.
