@@ -18,7 +18,7 @@ pub(crate) fn local_access(write: bool) -> AccessFlags {
 
 impl Registry {
     /// Checks a local access, and calls `then` while the region cannot be deregistered.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn local<T>(
         &self,
         pd: PdId,
@@ -37,7 +37,7 @@ impl Registry {
     }
 
     /// Checks a remote access, and calls `then` while the region or window cannot be removed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remote<T>(
         &self,
         by: Accessor,
@@ -58,7 +58,7 @@ impl Registry {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn in_region(
     region: &Region,
     pd: PdId,
@@ -69,7 +69,7 @@ fn in_region(
     region.slice(address, length)
 }
 
-#[inline]
+#[inline(always)]
 fn check_region(region: &Region, pd: PdId, access: AccessFlags) -> Result<(), Denied> {
     if region.pd != pd {
         return Err(Denied::PdId);

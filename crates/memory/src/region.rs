@@ -114,7 +114,7 @@ impl RegionSlice<'_> {
     }
 
     /// Calls `act` for an ordinary region while no part of the slice can be unmapped.
-    #[inline]
+    #[inline(always)]
     fn access<T>(&self, act: impl FnOnce() -> Result<T, guard::Fault>) -> Result<T, Denied> {
         let region = self.region;
         if self.is_protected || region.owner.is_some() || region.kind != Kind::Ordinary {
@@ -125,7 +125,7 @@ impl RegionSlice<'_> {
     }
 
     /// Reads all of it. The caller has checked that reading is allowed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read(&self, out: &mut [u8]) -> Result<(), Denied> {
         if out.len() != self.length {
             return Err(Denied::Bounds);
@@ -161,7 +161,7 @@ impl RegionSlice<'_> {
     }
 
     /// Writes all of it. The caller has checked that writing is allowed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(&self, data: &[u8]) -> Result<(), Denied> {
         if data.len() != self.length {
             return Err(Denied::Bounds);

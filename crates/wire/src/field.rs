@@ -94,10 +94,12 @@ pub trait Header: Sized {
 #[inline(always)]
 pub(crate) fn load_bits(bytes: &[u8], bit: usize, width: usize) -> u64 {
     let (first, end) = (bit / 8, (bit + width).div_ceil(8));
-    let mut value = 0u64;
-    for &byte in &bytes[first..end] {
-        value = value << 8 | u64::from(byte);
-    }
+    // Whole words are one load each: the compiler does not find that in the loop.
+    let value = match bytes[first..end] {
+        [a, b, c, d] => u64::from(u32::from_be_bytes([a, b, c, d])),
+        [a, b, c, d, e, f, g, h] => u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+        ref some => some.iter().fold(0, |value, &byte| value << 8 | u64::from(byte)),
+    };
     value >> (end * 8 - bit - width) & mask(width)
 }
 
@@ -322,7 +324,7 @@ macro_rules! header {
                 pub const LEN: usize = $len;
 
                 /// Parses the header. Every bit pattern is valid, and reserved bits are preserved.
-                #[inline]
+                #[inline(always)] // What the caller does not use is not parsed.
                 pub fn parse(bytes: &[u8; $len]) -> Self {
                     Self {
                         $( $field: <$type as crate::field::Field>::load(
@@ -339,7 +341,7 @@ macro_rules! header {
                 }
 
                 /// The header's bytes: the inverse of [`Self::parse`].
-                #[inline]
+                #[inline(always)] // Constant fields cost nothing.
                 pub fn to_bytes(&self) -> [u8; $len] {
                     let mut bytes = [0; $len];
                     if $len <= 16 $( && <$type as crate::field::Field>::IS_NUMBER )+ {

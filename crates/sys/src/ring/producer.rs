@@ -66,7 +66,7 @@ impl Producer {
     }
 
     /// As [`Producer::commit`], with a mark for the consumer ([`super::Taken::is_marked`]) or without.
-    #[inline]
+    #[inline(always)]
     pub fn commit_record(&mut self, length: usize, is_marked: bool) {
         let header = length as u64 | u64::from(is_marked) << MARK_BIT;
         // SAFETY: inside the mapping: the header of the space that `room` returned.
