@@ -125,10 +125,14 @@ impl<T> Ring<T> {
         if self.length.load(Ordering::Acquire) == 0 { 0 } else { self.drain(max, each) }
     }
 
-    fn drain(&self, max: usize, each: impl FnMut(T)) -> usize {
+    fn drain(&self, max: usize, mut each: impl FnMut(T)) -> usize {
         let mut entries = self.entries.lock();
-        let count = entries.list.len().min(max);
-        entries.list.drain(..count).for_each(each);
+        let mut count = 0;
+        while count < max {
+            let Some(entry) = entries.list.pop_front() else { break };
+            each(entry);
+            count += 1;
+        }
         self.show(&entries, 0);
         count
     }

@@ -89,6 +89,16 @@ impl Driver {
         self.schedule.has_ready() && self.tx.blocked_route().is_none()
     }
 
+    /// Whether there may be anything for [`Driver::transmit_all`] to do. Most passes find packets or nothing, and have nothing to
+    /// send.
+    #[inline]
+    fn may_transmit(&self, adapter: &Adapter) -> bool {
+        self.schedule.has_ready()
+            || adapter.posted.has_some()
+            || self.tx.is_in_use()
+            || adapter.outbox.queued() != self.tx.taken()
+    }
+
     /// The program has made a call.
     fn called(&mut self) {
         if self.schedule.owes_acks() {
@@ -100,6 +110,7 @@ impl Driver {
     pub(super) fn forget(&mut self, adapter: &Adapter, core: &Arc<Core>) {
         let mut inner = core.inner.lock();
         inner.destroyed = true;
+        inner.peer_info = None;
         self.rings.forget(core);
         self.tx.discard(adapter, core.number);
         let Self { flow, schedule, .. } = self;
@@ -143,7 +154,7 @@ impl Driver {
             }
         }
         self.now = now;
-        let sent = self.transmit_all(adapter, now, PACKETS_PER_PASS);
+        let sent = self.may_transmit(adapter) && self.transmit_all(adapter, now, PACKETS_PER_PASS);
         received || sent
     }
 
@@ -379,7 +390,9 @@ impl Adapter {
             pass.schedule.take_posted(&self.posted);
             // ACKs follow the data, in the same system call.
             pass.schedule.release_owed();
-            pass.transmit_all(self, now, PACKETS_PER_POST);
+            if pass.may_transmit(self) {
+                pass.transmit_all(self, now, PACKETS_PER_POST);
+            }
             self.last_call.store(now.as_nanos(), Ordering::Relaxed);
             if pass.has_backlog() {
                 break;

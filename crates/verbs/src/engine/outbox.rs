@@ -31,6 +31,7 @@ impl Outbox {
     }
 
     /// The number of packets queued so far.
+    #[inline]
     pub(super) fn queued(&self) -> u64 {
         self.queued.load(Ordering::Acquire)
     }

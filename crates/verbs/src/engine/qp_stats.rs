@@ -31,7 +31,7 @@ const RX: usize = CLASSES.len();
 pub(crate) struct QpStats {
     slot: Slot,
     /// Packets, bytes and messages by class: sent, then received.
-    traffic: [[u64; TRAFFIC_WORDS]; 2 * CLASSES.len()],
+    traffic: [Traffic; 2 * CLASSES.len()],
     /// The classes that have changed since they were published.
     changed: u16,
     send_posted: u64,
@@ -44,6 +44,20 @@ pub(crate) struct QpStats {
     sample: Option<Sample>,
     /// Whether completions mean that the peer has responded.
     reliable: bool,
+}
+
+/// Packets, bytes of payload and messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traffic([u64; TRAFFIC_WORDS]);
+
+impl Traffic {
+    #[inline]
+    pub(super) fn add(&mut self, packets: u32, payload: usize, messages: u64) {
+        let [all_packets, bytes, all_messages] = &mut self.0;
+        *all_packets += u64::from(packets);
+        *bytes += payload as u64;
+        *all_messages += messages;
+    }
 }
 
 /// A send request whose latency is measured. There is one at a time, so that requests need no timestamp.
@@ -166,14 +180,37 @@ impl QpStats {
         }
     }
 
+    /// A message of one packet without immediate data, or a positive ACK, was received.
+    #[inline]
+    pub(super) fn received_whole(&mut self, class: Class, payload: usize) {
+        self.add_traffic(RX + class as usize, 1, payload, 1);
+    }
+
+    /// Messages were sent, by class.
+    pub(super) fn sent_messages<const N: usize>(
+        &mut self,
+        classes: [Class; N],
+        traffic: &[Traffic; N],
+    ) {
+        for (class, more) in classes.into_iter().zip(traffic) {
+            if more.0[0] > 0 {
+                let words = self.traffic[class as usize].0.iter_mut();
+                words.zip(more.0).for_each(|(word, more)| *word += more);
+                self.changed |= 1 << class as usize;
+            }
+        }
+    }
+
     #[inline]
     fn count_packets(&mut self, direction: usize, opcode: Opcode, payload: usize, count: u32) {
         let Some(info) = opcode.info() else { return };
-        let class = direction + class(info.operation);
-        let [packets, bytes, messages] = &mut self.traffic[class];
-        *packets += u64::from(count);
-        *bytes += payload as u64;
-        *messages += u64::from(info.position.ends());
+        let class = direction + Class::of(info.operation) as usize;
+        self.add_traffic(class, count, payload, info.position.ends().into());
+    }
+
+    #[inline]
+    fn add_traffic(&mut self, class: usize, count: u32, payload: usize, ended: u64) {
+        self.traffic[class].add(count, payload, ended);
         self.changed |= 1 << class;
     }
 
@@ -240,7 +277,7 @@ impl QpStats {
                 changed &= changed - 1;
                 let start = Field::Traffic as usize + class * TRAFFIC_WORDS;
                 if let Some(published) = words.get(start..start + TRAFFIC_WORDS) {
-                    let values = published.iter().zip(self.traffic[class]);
+                    let values = published.iter().zip(self.traffic[class].0);
                     values.for_each(|(word, value)| word.store(value, Relaxed));
                 }
             }
@@ -267,18 +304,30 @@ impl QpStats {
 }
 
 /// The class of a packet: the index in [`CLASSES`].
-#[inline]
-fn class(operation: Operation) -> usize {
-    match operation {
-        Operation::Send => 0,
-        Operation::Write => 1,
-        Operation::ReadRequest | Operation::ReadResponse => 2,
-        Operation::CompareSwap
-        | Operation::FetchAdd
-        | Operation::AtomicWrite
-        | Operation::AtomicAcknowledge => 3,
-        Operation::Acknowledge => 4,
-        Operation::Resync | Operation::Flush | Operation::CongestionNotification => 5,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Send,
+    Write,
+    Read,
+    Atomic,
+    Ack,
+    Other,
+}
+
+impl Class {
+    #[inline]
+    fn of(operation: Operation) -> Self {
+        match operation {
+            Operation::Send => Self::Send,
+            Operation::Write => Self::Write,
+            Operation::ReadRequest | Operation::ReadResponse => Self::Read,
+            Operation::CompareSwap
+            | Operation::FetchAdd
+            | Operation::AtomicWrite
+            | Operation::AtomicAcknowledge => Self::Atomic,
+            Operation::Acknowledge => Self::Ack,
+            Operation::Resync | Operation::Flush | Operation::CongestionNotification => Self::Other,
+        }
     }
 }
 
@@ -319,8 +368,8 @@ mod tests {
         assert_eq!(STATUSES[Status::RetryExceeded as usize], "RETRY_EXC_ERR");
         assert_eq!(STATUSES[Status::RnrRetryExceeded as usize], "RNR_RETRY_EXC_ERR");
         assert_eq!(STATUSES.len(), Status::RnrRetryExceeded as usize + 1);
-        assert_eq!(CLASSES[class(Operation::ReadResponse)], "read");
-        assert_eq!(CLASSES[class(Operation::Acknowledge)], "ack");
+        assert_eq!(CLASSES[Class::of(Operation::ReadResponse) as usize], "read");
+        assert_eq!(CLASSES[Class::of(Operation::Acknowledge) as usize], "ack");
         let access = SyndromeKind::Nak(NakCode::RemoteAccessError);
         assert_eq!(nak(access.into()).map(|index| NAKS[index]), Some("remote_access"));
         assert_eq!(nak(Syndrome::ACK), None);

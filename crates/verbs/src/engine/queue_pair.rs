@@ -11,7 +11,7 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::work::Completion;
 use ferroce_stat::Slot;
 use ferroce_stat::layout::SharedReceiveQueue;
-use ferroce_sys::Mutex;
+use ferroce_sys::{Mutex, record_header};
 use ferroce_wire::number::Qpn;
 
 use super::adapter::Adapter;
@@ -47,6 +47,8 @@ pub(crate) struct Inner {
     pub(crate) route: Option<Route>,
     /// Its packets go through shared memory.
     pub(crate) ring: Option<Box<RingRoute>>,
+    /// The metadata of packets that come from its peer through a ring, once one was accepted.
+    pub(crate) peer_info: Option<[u8; record_header::LENGTH]>,
     /// The receiver of its last datagram that went through shared memory.
     pub(crate) datagrams: Option<(Receiver, RingRoute)>,
     /// The timer entry in the engine's heap.
@@ -112,6 +114,7 @@ impl Inner {
     pub(crate) fn set_route(&mut self, route: Route, peer: Qpn, ring: Option<RingRoute>) {
         self.route = Some(route);
         self.ring = ring.map(Box::new);
+        self.peer_info = None;
         self.receiver = Some(Receiver::new(route.destination.ip(), peer));
     }
 }

@@ -31,10 +31,16 @@ use crate::headers::Headers;
 use crate::tap::{Direction, Owner, PacketMetadata};
 
 /// "Congestion experienced" in the two ECN bits (RFC 3168).
-const CONGESTION_EXPERIENCED: u8 = 3;
+pub(super) const CONGESTION_EXPERIENCED: u8 = 3;
 
 /// The default partition without its full-membership bit (IBA 10.9.1.1).
 const DEFAULT_PARTITION: u16 = 0x7fff;
+
+/// Whether a P_Key is that of the default partition, with full membership or limited.
+#[inline]
+pub(super) const fn is_default_partition(PKey(key): PKey) -> bool {
+    key & 0x7fff == DEFAULT_PARTITION
+}
 
 /// Empty receive calls after which a link counts as quiet, and the time between reads of quiet links, in nanoseconds: one read takes
 /// as long as five passes that look at the rings.
@@ -382,8 +388,7 @@ impl Adapter {
             count(self.counters.malformed());
             return false;
         }
-        let PKey(partition) = packet.bth.partition;
-        if partition & 0x7fff != DEFAULT_PARTITION {
+        if !is_default_partition(packet.bth.partition) {
             count(self.counters.bad_partition());
             return false;
         }
@@ -428,6 +433,14 @@ impl Adapter {
         }
     }
 
+    /// Whether packets from this address are accepted for a connected QP: only the peer's, even if the QPN and PSN match. A peer on
+    /// this host may use another of our addresses: the kernel accepts packets from these addresses from no other host.
+    pub(super) fn is_peer(&self, inner: &Inner, source: IpAddr) -> bool {
+        let peer = inner.route.as_ref().map(|route| route.destination.ip());
+        let is_ours = |ip: IpAddr| self.port.has_address(ip);
+        peer == Some(source) || peer.is_some_and(is_ours) && is_ours(source)
+    }
+
     pub(super) fn deliver(
         &self,
         core: &Arc<Core>,
@@ -450,15 +463,8 @@ impl Adapter {
         }
         let datagram = inner.endpoint.settings().service == ServiceType::UnreliableDatagram;
         let envelope = if datagram { received.envelope() } else { NO_ENVELOPE };
-        if !datagram {
-            // Only the connected peer's address is accepted, even if the QPN and PSN match. A peer on this host may use
-            // another of our addresses: the kernel accepts packets from these addresses from no other host.
-            let source = received.info.source.ip();
-            let peer = inner.route.as_ref().map(|route| route.destination.ip());
-            let is_ours = |ip: IpAddr| self.port.has_address(ip);
-            if peer != Some(source) && !(peer.is_some_and(is_ours) && is_ours(source)) {
-                return count(self.counters.no_queue_pair());
-            }
+        if !datagram && !self.is_peer(inner, received.info.source.ip()) {
+            return count(self.counters.no_queue_pair());
         }
         inner.heard = Some(received.now);
         inner.stats.received(received.packet, received.packets);

@@ -31,8 +31,13 @@ impl Posted {
     }
 
     #[inline]
+    pub(super) fn has_some(&self) -> bool {
+        self.some.load(Ordering::Acquire)
+    }
+
+    #[inline]
     fn take(&self, into: &mut VecDeque<Arc<Core>>) {
-        if self.some.load(Ordering::Acquire) {
+        if self.has_some() {
             let mut queue = lock(&self.queue);
             self.some.store(false, Ordering::Relaxed);
             into.append(&mut queue);
@@ -66,6 +71,7 @@ impl Schedule {
     }
 
     /// Adds the QPs that other threads have queued.
+    #[inline]
     pub(super) fn take_posted(&mut self, posted: &Posted) {
         posted.take(&mut self.ready);
     }
@@ -77,6 +83,7 @@ impl Schedule {
         Some(core)
     }
 
+    #[inline]
     pub(super) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }

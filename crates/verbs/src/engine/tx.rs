@@ -312,6 +312,18 @@ impl TxBatch {
         self.route.filter(|_| self.blocked)
     }
 
+    /// Whether there are packets in the batch, or behind it.
+    #[inline]
+    pub(super) fn is_in_use(&self) -> bool {
+        self.packets > 0 || self.blocked || self.kept.is_some()
+    }
+
+    /// How many packets were taken from the outbox.
+    #[inline]
+    pub(super) fn taken(&self) -> u64 {
+        self.management
+    }
+
     /// Space for the next packet, behind the packets in the batch.
     fn room(&mut self) -> &mut [u8] {
         debug_assert!(self.kept.is_none(), "the kept packet is there");

@@ -211,6 +211,7 @@ impl QueuePair {
             flow: Default::default(),
             ring: None,
             throttled: None,
+            peer_info: None,
             datagrams: None,
             doorbell: Default::default(),
             destroyed: false,

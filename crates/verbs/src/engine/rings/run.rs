@@ -14,6 +14,13 @@ use crate::headers::ICRC;
 /// The payload of a run: enough that its headers do not matter, and little enough that both sides copy at the same time.
 pub(super) const MAX_PAYLOAD: usize = 64 << 10;
 
+/// The packets of the longest run.
+#[inline]
+pub(super) fn max_packets(mtu: u16) -> u32 {
+    // Path MTUs are powers of two, and a division is slow.
+    (MAX_PAYLOAD >> mtu.checked_ilog2().unwrap_or(0)) as u32
+}
+
 /// The bytes that the packets of a run would have more than the run has.
 #[inline]
 pub(super) fn overhead(bth: &Bth, packets: u32) -> usize {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use ferroce_memory::Placement;
 use ferroce_proto::endpoint::Pending;
+use ferroce_proto::qp::ServiceType;
 use ferroce_proto::time::Instant;
 use ferroce_sys::ring::{Broken, Taken};
 use ferroce_sys::{Incoming, RxDatagram, RxInfo, Uncancellable, record_header};
@@ -18,9 +19,9 @@ use super::super::adapter::{Adapter, now};
 use super::super::counters::count;
 use super::super::driver::Driver;
 use super::super::queue_pair::{Core, Inner};
-use super::super::rx::{ReceivedPacket, destination};
+use super::super::rx::{CONGESTION_EXPERIENCED, ReceivedPacket, destination};
 use super::tx::write_ack;
-use super::{INFO, MAX_PACKET, Metadata, RING_SIZE, RingState, run};
+use super::{INFO, MAX_PACKET, Metadata, RING_SIZE, RingState, Uncounted, run};
 use crate::headers::{Headers, ICRC};
 use crate::sync::lock;
 
@@ -146,6 +147,8 @@ impl Driver {
         let now = now();
         let mut result = Ok(());
         let (mut taken, mut bytes, mut kept) = (0, 0, 0);
+        // A capture that begins during the burst gets the packets from the next one on.
+        let may_be_fast = adapter.tap().is_none();
         let mut unacknowledged = ACK_INTERVAL - FEW;
         let mut next = self.rings.take(ring)?;
         while let Some(mut record) = next {
@@ -160,7 +163,11 @@ impl Driver {
             loop {
                 match (&core, &mut locked) {
                     (Some(core), Some(inner)) if self.rx.failing.is_none() => {
-                        self.ring_packet(adapter, core, inner, &record, now);
+                        let is_fast = may_be_fast && record.copied == record.length;
+                        if !is_fast || !self.receive_fast(adapter, core, inner, record.length, now)
+                        {
+                            self.ring_packet(adapter, core, inner, &record, now);
+                        }
                     }
                     // Faults may delay a packet until others have come.
                     _ => {
@@ -206,6 +213,8 @@ impl Driver {
             drop(locked);
             self.rings.last_core = core.map(|core| (version, core));
         }
+        let Uncounted { packets, bytes } = std::mem::take(&mut self.rings.received);
+        adapter.counters.received_locally(packets, bytes);
         self.rx.now = (taken <= FEW).then_some(now);
         if ring.consumer.release_some() {
             ring.wake();
@@ -238,6 +247,7 @@ impl Driver {
         }
     }
 
+    #[inline(never)] // Apart from the fast path, whose code is then in fewer cache lines.
     fn ring_packet(
         &mut self,
         adapter: &Adapter,
@@ -254,9 +264,14 @@ impl Driver {
             self.rings.complete(taken);
         }
         let record = self.rings.info(adapter);
-        let Some((Metadata { info, headers, .. }, record)) = record else {
+        let Some((Metadata { info, headers, bytes: info_bytes }, record)) = record else {
             return count(adapter.counters.malformed());
         };
+        let is_reliable = inner.endpoint.settings().service == ServiceType::ReliableConnection;
+        let is_marked = info.ecn() == CONGESTION_EXPERIENCED;
+        if is_reliable && !is_marked && adapter.is_peer(inner, info.source.ip()) {
+            inner.peer_info = Some(*info_bytes);
+        }
         let Some(bytes) = record.get_mut(INFO..taken.length) else {
             return count(adapter.counters.malformed());
         };
@@ -302,6 +317,7 @@ impl Driver {
     }
 
     /// Handles a packet as one from a socket: for faults, and for packets whose QP does not exist.
+    #[cold]
     fn ring_datagram(&mut self, adapter: &Adapter, mtu: u16, length: usize, now: Instant) {
         let _guard = Uncancellable::new();
         let Some((&Metadata { info, headers, .. }, _)) = self.rings.info(adapter) else {

@@ -8,13 +8,15 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
 use ferroce_sys::ring::{Broken, Producer};
 use ferroce_wire::icrc::hidden::Identification;
+use ferroce_wire::opcode::Opcode;
 use ferroce_wire::transport::{Aeth, Bth};
 
 use super::super::adapter::Adapter;
 use super::super::driver::Driver;
+use super::super::qp_stats::{Class, Traffic};
 use super::super::queue_pair::{Core, Inner};
 use super::super::tx::{DEFAULT_HOPS, TURN, TurnEnd};
-use super::{INFO, MAX_PACKET, MAX_RECORD, RingRoute, RingTo, run};
+use super::{INFO, MAX_PACKET, MAX_RECORD, RingRoute, RingTo, Uncounted, run};
 use crate::headers::ICRC;
 use crate::sync::lock;
 use crate::tap::{Direction, Owner, PacketMetadata, Tap};
@@ -34,9 +36,10 @@ struct Turn {
     /// Whether the last message was signaled. If all are, none is awaited more than the others.
     was_signaled: bool,
     short: [u8; SHORT],
-    /// Packets and bytes that are not counted yet.
-    packets: u32,
-    bytes: usize,
+    /// What the counters of the device do not contain yet.
+    sent: Uncounted,
+    /// What those of the QP do not: SENDs and WRITEs.
+    messages: [Traffic; 2],
 }
 
 impl Driver {
@@ -53,12 +56,17 @@ impl Driver {
         let mut producer = to.ring.producer.lock();
         let mut packets = 0;
         let mut end = TurnEnd::Over;
-        let mut turn = Turn { was_signaled: true, short: [0; SHORT], packets: 0, bytes: 0 };
+        let mut turn = Turn {
+            was_signaled: true,
+            short: [0; SHORT],
+            sent: Uncounted::default(),
+            messages: [Traffic::default(); 2],
+        };
         // A capture that begins during the turn gets whole packets from the next one on.
         let tap = adapter.tap();
         let mtu = inner.endpoint.path_mtu();
-        let max_run = if tap.is_some() { 1 } else { run::MAX_PAYLOAD / usize::from(mtu).max(1) };
-        inner.endpoint.set_max_run(max_run as u32);
+        let max_run = if tap.is_some() { 1 } else { run::max_packets(mtu) };
+        inner.endpoint.set_max_run(max_run);
         while packets < TURN {
             let message = match tap {
                 None => write_message(adapter, inner, route, &mut producer, now, &mut turn),
@@ -87,8 +95,9 @@ impl Driver {
             }
         }
         to.show(&mut producer);
-        if turn.packets > 0 {
-            adapter.counters.sent_locally(turn.packets, turn.bytes);
+        if turn.sent.packets > 0 {
+            adapter.counters.sent_locally(turn.sent.packets, turn.sent.bytes);
+            inner.stats.sent_messages([Class::Send, Class::Write], &turn.messages);
         }
         let position = producer.position();
         drop(producer);
@@ -129,6 +138,7 @@ impl Driver {
 }
 
 /// Queues a QP until its ring has space.
+#[cold]
 pub(super) fn wait_for_ring(
     adapter: &Adapter,
     core: &Arc<Core>,
@@ -223,23 +233,39 @@ fn write_message(
     let rest = message.encode_headers(packet)?;
     let (payload, behind) = rest.split_at_mut(length);
     if is_short {
-        payload.copy_from_slice(&turn.short[..length]);
+        copy_short(&turn.short, payload);
     }
     match behind.first_chunk_mut::<ICRC>() {
         Some(icrc) if bth.pad == 0 => *icrc = [0; ICRC],
         _ => behind.fill(0),
     }
     producer.commit_record(whole, is_awaited);
-    inner.stats.sent(&bth, None, length, packets);
-    turn.packets += packets;
-    turn.bytes += whole - INFO + run::overhead(&bth, packets);
+    turn.messages[usize::from(bth.opcode == Opcode::RC_RDMA_WRITE_ONLY)].add(packets, length, 1);
+    turn.sent.add(packets, whole - INFO + run::overhead(&bth, packets));
     if producer.unpublished() >= PUBLISH {
         route.to.show(producer);
     }
     Some(Written::Packets(packets as usize))
 }
 
+/// Copies the payload of a short message.
+#[inline(always)]
+fn copy_short(from: &[u8; SHORT], to: &mut [u8]) {
+    // With a length that the compiler knows, it is a few moves in place of a call.
+    let (rest, behind) = match to.split_first_chunk_mut::<64>() {
+        Some((first, rest)) => {
+            first.copy_from_slice(&from[..64]);
+            (rest, 64)
+        }
+        None => (to, 0),
+    };
+    if !rest.is_empty() {
+        rest.copy_from_slice(&from[behind..behind + rest.len()]);
+    }
+}
+
 /// Writes the next packet of a QP to a ring.
+#[inline(never)]
 pub(super) fn write_packet(
     adapter: &Adapter,
     inner: &mut Inner,
