@@ -5,8 +5,8 @@ use std::ffi::c_int;
 use std::ptr;
 
 use ferroce::{
-    Data, Immediate, LKey, Operation, QKey, Qpn, RKey, ReceiveRequest, RemoteAddress, SendRequest,
-    ServiceType, SgList, Sge, UdSendRequest, Uncancellable, VirtualAddress, WorkId,
+    Data, Immediate, LKey, Operation, Posted, QKey, Qpn, RKey, ReceiveRequest, RemoteAddress,
+    SendRequest, ServiceType, SgList, Sge, UdSendRequest, Uncancellable, VirtualAddress, WorkId,
 };
 
 use crate::abi::constants::{send, wr};
@@ -140,6 +140,33 @@ unsafe fn operation(request: &ibv_send_wr) -> Result<(Operation, Data)> {
     Ok((operation, unsafe { data(request) }?))
 }
 
+/// Converts a WR of the most common kind: a SEND or RDMA WRITE of one SGE, without immediate data. `None` if it is another, or has to
+/// be refused: [`operation`] decides.
+///
+/// # Safety
+/// The WR is the program's, with everything that it points to.
+#[inline(always)]
+unsafe fn message(request: &ibv_send_wr) -> Option<(Operation, Data)> {
+    let has_one = request.num_sge == 1 && request.send_flags & send::INLINE == 0;
+    // SAFETY: as the caller promises.
+    let sge = unsafe { request.sg_list.as_ref() }.filter(|_| has_one)?;
+    let sge = Sge { key: LKey(sge.lkey), address: VirtualAddress(sge.addr), length: sge.length };
+    let operation = match request.opcode {
+        wr::SEND => Operation::SEND,
+        wr::RDMA_WRITE => {
+            // SAFETY: any bytes are a valid value.
+            let rdma = unsafe { request.wr.rdma };
+            let address = VirtualAddress(rdma.remote_addr);
+            Operation::Write {
+                remote: RemoteAddress { address, key: RKey(rdma.rkey) },
+                immediate: None,
+            }
+        }
+        _ => return None,
+    };
+    Some((operation, Data::SgList(sge.into())))
+}
+
 /// An iterator over a list of WRs that converts each one. It ends at one that cannot be converted, and keeps the error.
 struct Requests<'a> {
     next: *mut ibv_send_wr,
@@ -160,6 +187,44 @@ impl Requests<'_> {
     }
 }
 
+/// A list of WRs that are all [messages](message): converted without a detour, so that a request is written once, to the send queue.
+struct Messages<'a>(Requests<'a>);
+
+impl Iterator for Messages<'_> {
+    type Item = SendRequest;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<SendRequest> {
+        // SAFETY: the list is the program's.
+        let request = unsafe { self.0.next.as_ref() }?;
+        self.0.next = request.next;
+        // SAFETY: as above.
+        let Some((operation, data)) = (unsafe { message(request) }) else {
+            // Another thread has changed the WR meanwhile.
+            self.0.failed.set(Some(Errno::INVALID));
+            return None;
+        };
+        Some(send_request(request, operation, data, None))
+    }
+}
+
+/// Whether all WRs of a list are [messages](message).
+///
+/// # Safety
+/// The list is the program's.
+#[inline(always)]
+unsafe fn are_messages(mut next: *const ibv_send_wr) -> bool {
+    // SAFETY: as the caller promises.
+    while let Some(request) = unsafe { next.as_ref() } {
+        // SAFETY: as above.
+        if unsafe { message(request) }.is_none() {
+            return false;
+        }
+        next = request.next;
+    }
+    true
+}
+
 /// WRs of connected services.
 struct Connected<'a> {
     requests: Requests<'a>,
@@ -169,27 +234,36 @@ struct Connected<'a> {
 impl Iterator for Connected<'_> {
     type Item = SendRequest;
 
-    #[inline]
     fn next(&mut self) -> Option<SendRequest> {
         let xrc = self.xrc;
         // SAFETY: the list is the program's.
         unsafe {
             self.requests.step(|request| {
                 let (operation, data) = operation(request)?;
-                let flags = request.send_flags;
                 let names_queue = xrc && !operation.is_local();
                 let receive_queue = names_queue.then_some(Qpn(request.remote_srqn));
-                Ok(SendRequest {
-                    id: WorkId(request.wr_id),
-                    operation,
-                    data,
-                    signaled: flags & send::SIGNALED != 0,
-                    solicited: flags & send::SOLICITED != 0,
-                    fence: flags & send::FENCE != 0,
-                    receive_queue,
-                })
+                Ok(send_request(request, operation, data, receive_queue))
             })
         }
+    }
+}
+
+#[inline(always)]
+fn send_request(
+    request: &ibv_send_wr,
+    operation: Operation,
+    data: Data,
+    receive_queue: Option<Qpn>,
+) -> SendRequest {
+    let flags = request.send_flags;
+    SendRequest {
+        id: WorkId(request.wr_id),
+        operation,
+        data,
+        signaled: flags & send::SIGNALED != 0,
+        solicited: flags & send::SOLICITED != 0,
+        fence: flags & send::FENCE != 0,
+        receive_queue,
     }
 }
 
@@ -225,6 +299,12 @@ impl<'a> Iterator for Datagrams<'a> {
     }
 }
 
+/// Kept apart from the common case.
+#[inline(never)]
+fn post_any(handle: &QpHandle, requests: Connected<'_>) -> Posted {
+    handle.queue_pair.post_sends(requests)
+}
+
 pub(crate) unsafe extern "C" fn post_send(
     qp: *mut ibv_qp,
     list: *mut ibv_send_wr,
@@ -241,7 +321,12 @@ pub(crate) unsafe extern "C" fn post_send(
             handle.queue_pair.post_datagrams(Datagrams(requests))
         } else {
             let xrc = handle.service == ServiceType::XrcInitiator;
-            handle.queue_pair.post_sends(Connected { requests, xrc })
+            // SAFETY: the program's list.
+            if !xrc && unsafe { are_messages(list) } {
+                handle.queue_pair.post_sends(Messages(requests))
+            } else {
+                post_any(handle, Connected { requests, xrc })
+            }
         };
         let Some(error) = posted.result.err().map(Errno::from).or(failed.get()) else {
             return Ok(());
