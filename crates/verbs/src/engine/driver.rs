@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferroce_proto::time::Instant;
-use ferroce_sys::{Guard, MutexGuard, Requests, Uncancellable, clock};
+use ferroce_sys::clock::{self, FastClock};
+use ferroce_sys::{Guard, MutexGuard, Requests, Uncancellable};
 
 use super::adapter::{self, Adapter, now};
 use super::deferral::Deferral;
@@ -59,6 +60,7 @@ pub(crate) struct Driver {
     pub(super) local_flow: LocalFlow,
     pub(super) rings: RingState,
     deferral: Deferral,
+    clock: FastClock,
     /// When the last pass had received.
     pub(super) now: Instant,
     /// When a thread that polled last found something to do.
@@ -75,6 +77,7 @@ impl Driver {
             local_flow: LocalFlow::new(&port.links, port.slot()),
             rings: RingState::new(),
             deferral: Deferral::default(),
+            clock: FastClock::new(),
             now: Instant::ZERO,
             busy_at: Instant::ZERO,
         }
@@ -87,6 +90,12 @@ impl Driver {
     /// Whether packets are left to send that nothing blocks.
     fn has_backlog(&self) -> bool {
         self.schedule.has_ready() && self.tx.blocked_route().is_none()
+    }
+
+    /// The current time on the clock of the transports.
+    #[inline]
+    pub(super) fn read_clock(&mut self) -> Instant {
+        Instant::from_nanos(self.clock.now())
     }
 
     /// Whether there may be anything for [`Driver::transmit_all`] to do. Most passes find packets or nothing, and have nothing to
@@ -131,7 +140,10 @@ impl Driver {
         if links == Links::All {
             adapter.rx_passes.fetch_add(1, Ordering::Release);
         }
-        let mut now = self.rx.now.unwrap_or_else(now);
+        let mut now = match self.rx.now {
+            Some(now) => now,
+            None => self.read_clock(),
+        };
         if self.next_timer().is_some_and(|time| time <= now) {
             let _guard = Uncancellable::new();
             // We may be late ourselves: the response may already be in the socket buffer.
@@ -142,7 +154,7 @@ impl Driver {
                 }
                 received = true;
             }
-            now = adapter::now();
+            now = self.read_clock();
             // Pollers run timers as well: the device thread might never find a gap between two polls.
             self.run_timers(adapter, now);
         }
@@ -355,7 +367,7 @@ impl Adapter {
             return self.kick(core);
         };
         let mut pass = Pass::new(self, guard);
-        let now = now();
+        let now = pass.read_clock();
         let end = if pass.schedule.has_ready() {
             TurnEnd::Over
         } else {

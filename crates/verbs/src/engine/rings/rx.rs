@@ -15,7 +15,7 @@ use ferroce_wire::number::Qpn;
 use ferroce_wire::packet::Packet;
 use ferroce_wire::transport::{Bth, Reth};
 
-use super::super::adapter::{Adapter, now};
+use super::super::adapter::Adapter;
 use super::super::counters::count;
 use super::super::driver::Driver;
 use super::super::queue_pair::{Core, Inner};
@@ -144,7 +144,7 @@ impl Driver {
 
     /// Receives packets of one ring, in runs for the same QP.
     fn receive_from(&mut self, adapter: &Adapter, ring: &Incoming) -> Result<(), Broken> {
-        let now = now();
+        let now = self.read_clock();
         let mut result = Ok(());
         let (mut taken, mut bytes, mut kept) = (0, 0, 0);
         // A capture that begins during the burst gets the packets from the next one on.
