@@ -23,6 +23,13 @@ impl Summary {
     }
 }
 
+/// The value that this part of the values does not exceed, from 0 to 1; 0 if there are none. Sorts them.
+pub(crate) fn quantile(values: &mut [f64], part: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let index = (values.len() as f64 * part) as usize;
+    values.get(index.min(values.len().saturating_sub(1))).copied().unwrap_or(0.0)
+}
+
 /// Jain's fairness index: 1 if all shares are equal, 1/n if one has everything.
 pub(crate) fn jain(shares: &[u64]) -> f64 {
     let sum: f64 = shares.iter().map(|share| *share as f64).sum();
@@ -46,6 +53,14 @@ mod tests {
     fn spread_is_minimum_and_maximum() {
         let found = Summary::of(&[3.0, 9.0, 1.0]).unwrap();
         assert_eq!((found.min, found.max), (1.0, 9.0));
+    }
+
+    #[test]
+    fn quantiles_are_values() {
+        let mut values: Vec<f64> = (0..100).rev().map(f64::from).collect();
+        let of = [0.0, 0.02, 0.5, 1.0].map(|part| quantile(&mut values, part));
+        assert_eq!(of, [0.0, 2.0, 50.0, 99.0]);
+        assert_eq!(quantile(&mut [], 0.5), 0.0);
     }
 
     #[test]

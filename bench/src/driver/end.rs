@@ -58,6 +58,11 @@ pub(super) struct Cost {
 impl End {
     /// Creates device, memory and QPs with room for `depth` sends each. All pages of the memory are touched.
     pub(super) fn new(setup: &Setup, depth: u32) -> Result<Self, String> {
+        Self::with_receives(setup, depth, 1)
+    }
+
+    /// As [`End::new`], with room for receives.
+    pub(super) fn with_receives(setup: &Setup, depth: u32, receives: u32) -> Result<Self, String> {
         let mut options = Options::from_env().map_err(text)?.with_shards(setup.shards);
         if let Some(bytes) = setup.receive_buffer.filter(|bytes| !is_limit(*bytes)) {
             options.sockets.receive_buffer = bytes;
@@ -75,11 +80,11 @@ impl End {
             region.write(offset, &page[..length]).map_err(text)?;
         }
         let channel = CompletionChannel::new().map_err(text)?;
-        let entries = setup.qps * depth as usize + 1;
+        let entries = setup.qps * (depth + receives) as usize;
         let cq = context.completion_queue(entries, Some(&channel)).map_err(text)?;
         let capabilities = Capabilities {
             max_send_wr: depth,
-            max_recv_wr: 1,
+            max_recv_wr: receives,
             max_send_sge: 1,
             max_recv_sge: 1,
             max_inline_data: 0,

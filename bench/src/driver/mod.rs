@@ -7,6 +7,7 @@ mod control;
 mod copy;
 mod end;
 mod many;
+mod small;
 mod tcp;
 mod threads;
 mod usage;
@@ -26,6 +27,10 @@ pub(crate) enum Driver {
     WriteClient(write::Client),
     /// Copies within one process
     Copy(copy::Copy),
+    /// The peer of `small-client`
+    SmallServer(small::Small),
+    /// Messages of 64 bytes: latency and rate, with idle and with busy sibling hyperthreads
+    SmallClient(small::Small),
     /// Many pairs of `write-server` and `write-client` at once
     Many(many::Many),
     /// Threads of one process that write to themselves
@@ -42,6 +47,8 @@ pub(crate) fn run(driver: &Driver) -> Result<(), String> {
         Driver::WriteServer(setup) => write::serve(setup),
         Driver::WriteClient(client) => write::run(client),
         Driver::Copy(copy) => copy::run(copy),
+        Driver::SmallServer(small) => small::serve(small),
+        Driver::SmallClient(small) => small::run(small),
         Driver::Many(many) => many::run(many),
         Driver::Threads(threads) => threads::run(threads),
         Driver::TcpServer(transfer) => tcp::serve(transfer),

@@ -12,7 +12,7 @@ const FOOTPRINT: usize = 64 << 20;
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = latency::local_rows();
-    rows.extend([rate(), bulk(), messaging::local_ucx(), mpi(), qps::local_row()]);
+    rows.extend([rate(), small(), bulk(), messaging::local_ucx(), mpi(), qps::local_row()]);
     rows
 }
 
@@ -28,6 +28,26 @@ fn rate() -> Row {
         sides: vec![side(""), side(" -l 16")],
         lines: vec![line("").bar(Bar::AtLeast(4.0)), line(" -l 16")],
         note: "",
+    }
+}
+
+/// The rows above by programs of perftest depend on what else runs on the processor. This one says both.
+fn small() -> Row {
+    let server = (Program::driver("small-server"), Ready::Once(7000));
+    let side = Side::new("ferroce", server, Program::driver("small-client"), driver::figures);
+    let line = |name: &str, figure, unit| Line::new(name, figure, unit, "ferroce");
+    Row {
+        name: "local-small",
+        title: "64 B messages through shared memory, with busy and with idle sibling hyperthreads",
+        sides: vec![side.through_memory()],
+        lines: vec![
+            line("SEND, half of a round trip, median", "typical", "µs"),
+            line("SEND, half of a round trip, best 2 %", "undisturbed", "µs"),
+            line("WRITEs, one per call, median", "messages", "M/s"),
+            line("WRITEs, one per call, best 2 %", "undisturbed_messages", "M/s"),
+        ],
+        note: "Figures of chunks: medians of 2,000 round trips, and the rates of 2 ms. The best 2 % of them are those that no sibling \
+               hyperthread disturbs.",
     }
 }
 
