@@ -2,27 +2,27 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of `CLOCK_MONOTONIC`: the same in all processes, and unaffected by changes of the date.
+/// Nanoseconds of `CLOCK_MONOTONIC`: the same in all processes, and unaffected by changes of the wall-clock time.
 #[inline]
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// [`now`] for a thread that reads the clock several times per microsecond, in half the time.
+/// [`now`] at half the cost, for a thread that reads the clock several times per microsecond.
 ///
-/// A reading of the kernel's clock is valid for a millisecond: meanwhile, the processor's time stamp counter (TSC) says how much time
-/// has passed since. Its frequency is measured again and again, so that it need not be known, and an error of it does not add up. Without a TSC of
-/// constant frequency, each reading is one of the kernel's clock.
+/// A reading of the kernel's clock is valid for a millisecond, during which the processor's time stamp counter (TSC)
+/// measures the time since. The TSC's frequency is measured repeatedly, so it need not be known, and its error does not
+/// accumulate. Without an invariant TSC, each call reads the kernel's clock.
 #[derive(Debug)]
 pub struct FastClock {
-    /// The last reading of the kernel's clock, if it was precise: the time, and the TSC then.
+    /// The last precise reading of the kernel's clock and the TSC.
     base: Reading,
-    /// For how many ticks it is valid; 0 if there is none.
+    /// For how many ticks `base` is valid; 0 if there is none.
     valid: u64,
-    /// Nanoseconds per tick, as a fraction of 2^32.
+    /// Nanoseconds per tick, in units of 2^-32.
     scale: u64,
-    /// The reading from which the frequency is measured.
+    /// The reading at which the current frequency measurement started.
     first: Option<Reading>,
     has_counter: bool,
 }
@@ -37,11 +37,13 @@ struct Reading {
 /// How long a reading is valid, in nanoseconds.
 const VALID: u64 = 1_000_000;
 
-/// The time over which the frequency is measured. The two readings are off by less than [`IMPRECISE`], so the frequency is off by less
-/// than one in a thousand.
+/// The time over which the frequency is measured, in nanoseconds. The two readings are off by at most [`IMPRECISE`], so
+/// the frequency is off by less than one in a thousand; after a suspend of the machine, by up to 1/64 until it has been
+/// measured again.
 const MEASURED: u64 = 10_000_000;
 
-/// A thread that was interrupted between the two clocks has read different moments. In ticks: a microsecond or more.
+/// Readings that took more ticks than this, a microsecond or more, are discarded: the thread was interrupted between
+/// the two clocks.
 const IMPRECISE: u64 = 4_000;
 
 impl FastClock {
@@ -51,7 +53,7 @@ impl FastClock {
         Self { base, valid: 0, scale: 0, first, has_counter }
     }
 
-    /// Nanoseconds of `CLOCK_MONOTONIC`. May be less than an earlier reading by a microsecond.
+    /// Nanoseconds of `CLOCK_MONOTONIC`. May be up to a microsecond less than an earlier reading.
     #[inline]
     pub fn now(&mut self) -> u64 {
         if !self.has_counter {
@@ -59,7 +61,7 @@ impl FastClock {
         }
         let passed = tsc::read().wrapping_sub(self.base.ticks);
         if passed < self.valid {
-            // No overflow: this is a millisecond at most.
+            // No overflow: this is at most a millisecond.
             return self.base.time + ((passed * self.scale) >> 32);
         }
         self.read()
@@ -78,11 +80,14 @@ impl FastClock {
         self.base = Reading { time, ticks: before };
         let first = *self.first.get_or_insert(self.base);
         let (passed, ticks) = (time - first.time, before.wrapping_sub(first.ticks));
-        // A counter that has gone backwards, or a thread that was away for a long time: from the beginning.
+        // The counter has gone backwards, or the thread did not read it for a long time: start over.
         if ticks == 0 || passed > 1 << 31 || ticks > 1 << 36 {
             (self.first, self.scale) = (Some(self.base), 0);
         } else if passed >= MEASURED {
-            (self.first, self.scale) = (Some(self.base), (passed << 32) / ticks);
+            let scale = (passed << 32) / ticks;
+            // Only one of the two clocks runs while the machine is suspended.
+            let is_plausible = self.scale == 0 || scale.abs_diff(self.scale) <= self.scale >> 6;
+            (self.first, self.scale) = (Some(self.base), if is_plausible { scale } else { 0 });
         }
         self.valid = (VALID << 32).checked_div(self.scale).unwrap_or(0);
         time
@@ -99,7 +104,7 @@ impl Default for FastClock {
 mod tsc {
     use std::arch::x86_64::{__cpuid, _rdtsc};
 
-    /// Whether the counter has a constant frequency in all states of the processor ("invariant TSC").
+    /// Whether the counter has a constant frequency in all power states of the processor ("invariant TSC").
     pub(super) fn is_constant() -> bool {
         const POWER_MANAGEMENT: u32 = 0x8000_0007;
         const INVARIANT: u32 = 1 << 8;
@@ -109,8 +114,8 @@ mod tsc {
 
     #[inline]
     pub(super) fn read() -> u64 {
-        // SAFETY: all processors of this architecture have the instruction. A process that forbids it (PR_SET_TSC) cannot read the
-        // kernel's clock either, which reads the counter in the process.
+        // SAFETY: all processors of this architecture have the instruction. A process that disables it (PR_SET_TSC)
+        // cannot read the kernel's clock either, because the vDSO reads the counter in the process.
         unsafe { _rdtsc() }
     }
 }
@@ -130,11 +135,11 @@ mod tsc {
 mod tests {
     use super::*;
 
-    /// Both clocks are read alternately: each reading lies between its neighbours, whatever the thread was interrupted by.
+    /// Reads both clocks alternately: each reading lies between its neighbours, whatever interrupts the thread.
     #[test]
     fn the_fast_clock_follows_the_clock_of_the_kernel() {
         const ROUNDS: u64 = if cfg!(miri) { 10 } else { 400_000 };
-        // What the frequency may be off, over the time for which a reading is valid.
+        // The tolerated error of the frequency, over the time for which a reading is valid.
         const ERROR: u64 = VALID / 500;
         let mut clock = FastClock::new();
         let mut before = now();
@@ -150,6 +155,31 @@ mod tests {
     }
 
     #[test]
+    fn a_counter_that_ran_while_the_clock_stood_still_is_measured_again() {
+        let mut clock = FastClock::new();
+        if !clock.has_counter {
+            return;
+        }
+        while clock.scale == 0 {
+            clock.now();
+        }
+        let right = clock.scale;
+        // As after a second in which the machine was suspended.
+        let second = (1_000_000_000 << 32) / right;
+        for reading in [Some(&mut clock.base), clock.first.as_mut()].into_iter().flatten() {
+            reading.ticks = reading.ticks.wrapping_sub(second);
+        }
+        for _ in 0..3 {
+            let measured = clock.first.map_or(0, |first| first.time) + 2 * MEASURED;
+            while now() < measured {
+                clock.now();
+            }
+            assert!(clock.scale == 0 || clock.scale.abs_diff(right) <= right >> 6);
+        }
+        assert!(clock.scale > 0);
+    }
+
+    #[test]
     fn a_counter_that_jumps_is_measured_again() {
         let mut clock = FastClock::new();
         if !clock.has_counter {
@@ -158,7 +188,7 @@ mod tests {
         while clock.scale == 0 {
             clock.now();
         }
-        // As after a migration to a machine that was started later.
+        // As after a migration to a machine that was booted later.
         clock.base.ticks = clock.base.ticks.wrapping_add(1 << 40);
         clock.first = Some(clock.base);
         let before = now();
