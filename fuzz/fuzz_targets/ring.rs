@@ -1,6 +1,6 @@
-//! Rings in shared memory: a process that writes anything anywhere, and at any time, breaks the ring and nothing else.
+//! Rings in shared memory: a process that writes arbitrary bytes anywhere, at any time, breaks the ring and nothing else.
 //!
-//! The input is a list of steps of 11 bytes: what to do, where, and a value.
+//! The input is a list of 11-byte steps: an operation, an offset and a value.
 #![no_main]
 
 use std::fs::File;
@@ -10,13 +10,13 @@ use std::os::unix::fs::FileExt;
 use ferroce_sys::ring::{Broken, Consumer, Producer, RingFile};
 use libfuzzer_sys::fuzz_target;
 
-/// The size of the ring; a page with the positions is before it.
+/// The size of the ring, after a page with head and tail.
 const SIZE: usize = 4096;
 
-/// Positions and lengths that are almost right are more interesting than random ones.
+/// Positions and lengths that are almost valid are more interesting than random ones.
 fn place(offset: u16) -> u64 {
     match offset % 8 {
-        // The positions, each in a pair of lines of its own.
+        // Head, tail and flags, each in a pair of cache lines of its own.
         0..=3 => u64::from(offset % 4) * 128,
         // The length of a record.
         4 | 5 => 4096 + u64::from(offset / 8 % 64) * 64,
@@ -60,11 +60,11 @@ fuzz_target!(|data: &[u8]| {
                 Ok(None) => {}
                 Err(Broken) => return,
             },
-            5 => drop((consumer.release(), consumer.is_empty(), consumer.look())),
+            5 => drop((consumer.release(), consumer.is_empty(), consumer.has_records())),
             6 => drop(consumer.sleep()),
             _ => drop((producer.wait_for_room(length), producer.awaits_room())),
         }
-        // Nothing is written behind the space that the consumer was given.
+        // Nothing is written past the buffer that the consumer was given.
         assert!(out[limit..].iter().all(|byte| *byte == 0xa5));
     }
 });

@@ -1,14 +1,13 @@
-//! The regions that threads access at this moment: hazard pointers.
+//! Hazard pointers: the memory regions that threads are accessing.
 //!
-//! A thread that accesses a region says so in a record of its own, and then checks once more that the region is registered and
-//! whole. A thread that deregisters a region, or learns that a part of it is unmapped, makes that visible, and then waits until
-//! no record refers to the region. Locks and counters would do the same, but each access would need four locked
-//! instructions, a sixth of the time of a short message. Here it needs none: deregistering has the heavy one of the two
-//! [fences](ferroce_sys::asymmetric_fence).
+//! A thread that accesses a region publishes that in a record of its own, and then checks again that the region is
+//! registered and fully mapped. A thread that deregisters a region, or learns that a part of it is unmapped, publishes
+//! that and then waits until no record refers to the region. Locks and counters would do the same, but each access
+//! would need four locked instructions, a sixth of the time of a short message. Here it needs none: deregistering
+//! executes the heavy one of the two [fences](ferroce_sys::asymmetric_fence).
 //!
-//! A record is used by one thread at a time, and only for one access: a second access inside the first, in a signal handler, takes
-//! the locks. [`wait_for`] runs where nothing may be allocated (see [`crate::watch`]), and so uses no thread-local
-//! variable either.
+//! A record is used by one thread and for one access at a time: a nested access, in a signal handler, takes the locks.
+//! [`wait_for`] runs where nothing may be allocated (see [`crate::watch`]), so it uses no thread-local variables either.
 
 use std::cell::Cell;
 use std::ptr::null_mut;
@@ -18,15 +17,15 @@ use ferroce_sys::{asymmetric_fence, forks, thread};
 
 use crate::watch::Watch;
 
-/// What a thread accesses. Records are never freed, only used again by other threads.
+/// A hazard pointer. Records are never freed, only reused by other threads.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Record {
-    /// The watch of the region that is accessed, or null.
+    /// The watch of the region that is being accessed, or null.
     region: AtomicPtr<Watch>,
-    /// The thread that uses it; 0 if it is free.
+    /// The thread that uses the record; 0 if it is free.
     thread: AtomicU32,
-    /// A forked child has the records of its parent's threads, but not the threads.
+    /// The number of forks at creation: a forked child has the records of its parent's threads, but not the threads.
     forks: u32,
     next: AtomicPtr<Record>,
 }
@@ -56,13 +55,13 @@ impl Drop for GiveBack {
     }
 }
 
-/// An access to a region in progress.
+/// An access to a region, in progress.
 #[derive(Debug)]
 pub(crate) struct Hazard(&'static Record);
 
 impl Hazard {
-    /// Announces an access to a region. The caller then checks that it is still registered, and does not use it otherwise.
-    /// `None` if the thread has to use locks.
+    /// Publishes an access to a region. The caller then checks that the region is still registered, and does not use it
+    /// otherwise. `None` if the thread has to use locks.
     #[inline]
     pub(crate) fn announce(region: *mut Watch) -> Option<Self> {
         let record = match MINE.get() {
@@ -85,7 +84,7 @@ impl Drop for Hazard {
     }
 }
 
-/// Finds a free record for the calling thread, or makes one. `None` if the thread ends.
+/// Claims a free record for the calling thread, or adds one. `None` if the thread is exiting.
 #[cold]
 fn find_record() -> Option<&'static Record> {
     GIVEN_BACK_AT_EXIT.try_with(|_| ()).ok()?;
@@ -118,7 +117,7 @@ fn add_record(thread: u32) -> &'static Record {
     }
 }
 
-/// Waits until no other thread accesses a region which no thread can begin to access any more.
+/// Waits until no other thread accesses a region that no thread can start to access any more.
 pub(crate) fn wait_for(region: &Watch) {
     asymmetric_fence::heavy();
     let this = thread::id();
@@ -150,7 +149,7 @@ mod tests {
         let (first, second) = (watch(), watch());
         let hazard = announce(&first).unwrap();
         assert!(announce(&second).is_none() && announce(&first).is_none());
-        // Its own access does not make a thread wait.
+        // A thread does not wait for its own access.
         wait_for(&first);
         drop(hazard);
         assert!(announce(&second).is_some());
@@ -172,10 +171,10 @@ mod tests {
             });
             begins.recv().unwrap();
             wait_for(&other);
-            assert!(!has_ended.load(Ordering::Relaxed), "it is not accessed");
+            assert!(!has_ended.load(Ordering::Relaxed), "waited for another region");
             go_on.send(()).unwrap();
             wait_for(region);
-            assert!(has_ended.load(Ordering::Relaxed), "the access goes on");
+            assert!(has_ended.load(Ordering::Relaxed), "the access has not ended");
         });
     }
 

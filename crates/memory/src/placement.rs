@@ -1,8 +1,8 @@
-//! Registered memory, for a packet whose payload is still where another process wrote it.
+//! Copies the payload of a packet from a ring in shared memory straight to registered memory.
 //!
-//! A transport hands the payload of a packet to [`Memory`] as a slice, or as parts of one. If the payload is long, copying
-//! it to a buffer of this process first would double the work. So the slice only stands in for the payload: it has its
-//! length, and what is written is copied from where the payload is, straight to its place.
+//! A transport passes the payload of a packet to [`Memory`] as a slice, or as parts of one. Copying a long payload to a
+//! private buffer first would double the work, so the slice is only a stand-in of the same length: writing a part of it
+//! copies the same part of the payload from the ring straight to its destination.
 
 use ferroce_proto::memory::{
     AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge,
@@ -13,7 +13,7 @@ use ferroce_wire::number::RKey;
 use crate::access::local_access;
 use crate::registry::Registry;
 
-/// The memory of a [`Registry`], written from shared bytes where a slice stands in for them.
+/// The memory of a [`Registry`]. Writes from the stand-in slice copy the shared bytes that it represents.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement<'a> {
     registry: &'a Registry,
@@ -22,12 +22,12 @@ pub struct Placement<'a> {
 }
 
 impl<'a> Placement<'a> {
-    /// `stand_in`, and every part of it, stands for the same part of `shared`. Its contents are not read.
+    /// `stand_in`, and every part of it, represents the same part of `shared`. Its contents are not read.
     pub fn new(registry: &'a Registry, stand_in: &'a [u8], shared: SharedBytes<'a>) -> Self {
         Self { registry, stand_in, shared }
     }
 
-    /// The shared bytes that `data` stands for; `None` if it is not a part of the stand-in, or not all of them exist.
+    /// The shared bytes that `data` represents; `None` if it is not a part of the stand-in, or not all of them exist.
     fn source(&self, data: &[u8]) -> Option<SharedBytes<'a>> {
         let start = data.as_ptr().addr().checked_sub(self.stand_in.as_ptr().addr())?;
         let inside = start.checked_add(data.len())? <= self.stand_in.len();

@@ -1,17 +1,17 @@
-//! Doorbell coalescing: requests that were just posted may leave with later ones, in one system call.
+//! Doorbell coalescing: requests that were just posted may be sent with later ones, in one system call.
 //!
-//! A request may be held back only while an earlier one of its QP is in flight and the peer's ACK for it is bounded: it
-//! was requested (AckReq), or a timer of the QP is armed. The ACK or the timer then makes its owner poll the QP, and
-//! what was held back leaves without another call of the program.
+//! A request may be held back only while an earlier one of its QP is in flight and the wait for the peer's ACK is
+//! bounded: the ACK was requested (AckReq), or a timer of the QP is armed. The ACK or the timer then causes the QP to
+//! be polled, and what was held back is sent without another call by the program.
 
 #[cfg(test)]
 mod tests;
 
-/// What happens with requests that were just posted.
+/// What to do with requests that were just posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "requests that are not held back have to be sent"]
 pub enum Ring {
-    /// They are sent now, with all that were held back.
+    /// Send them now, with all that were held back.
     Now,
     /// They may wait for the next packet from the peer, the next timeout, or a later post.
     Later,
@@ -25,17 +25,17 @@ pub struct Doorbell {
 }
 
 impl Doorbell {
-    /// Maximum number of requests that are held back: beyond it, one system call costs little per request.
+    /// Maximum number of requests held back: beyond it, one system call costs little per request.
     pub const MAX_REQUESTS: usize = 32;
 
-    /// Maximum number of their bytes, so that the network does not idle for long while there is something to send.
+    /// Maximum number of bytes held back, so that the network does not idle for long while there is something to send.
     pub const MAX_BYTES: u64 = 16 << 10;
 
-    /// Decides about `requests` requests of `bytes` bytes that were just posted.
+    /// Decides whether to send or hold back `requests` requests of `bytes` bytes that were just posted.
     ///
     /// `has_unacknowledged` is that of the QP, for instance
-    /// [`Endpoint::has_unacknowledged`](crate::endpoint::Endpoint::has_unacknowledged). It is false for UC and UD: their
-    /// requests are never held back. A request on its own is sent at once.
+    /// [`Endpoint::has_unacknowledged`](crate::endpoint::Endpoint::has_unacknowledged). It is false for UC and UD,
+    /// whose requests are never held back. A request with no other in flight is sent at once.
     pub fn post(&mut self, requests: usize, bytes: u64, has_unacknowledged: bool) -> Ring {
         self.requests += requests;
         self.bytes += bytes;
@@ -43,7 +43,7 @@ impl Doorbell {
         if fits && has_unacknowledged { Ring::Later } else { Ring::Now }
     }
 
-    /// The QP is polled for packets: nothing is held back any more.
+    /// Called when the QP is polled for packets: nothing is held back any more.
     pub fn release(&mut self) {
         *self = Self::default();
     }

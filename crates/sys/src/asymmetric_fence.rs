@@ -1,11 +1,11 @@
-//! A pair of fences, one of which costs nothing and the other a system call.
+//! Asymmetric fences: a light one, which is free, and a heavy one, which is a system call.
 //!
-//! Two threads that store something and then load what the other has stored both need a fence in between; otherwise each may
-//! miss the store of the other. If one of them does so millions of times per second and the other rarely, the first calls
-//! [`light`] and the second [`heavy`]. The heavy fence is membarrier(2): it makes every thread of this process that runs at that
-//! moment pass a fence, and those that do not run have passed one when they were scheduled out.
+//! Two threads that store something and then load what the other has stored both need a fence in between; otherwise
+//! each may miss the other's store, which is still in a store buffer. If one does so millions of times per second and
+//! the other rarely, the first calls [`light`] and the second [`heavy`]. The heavy fence is membarrier(2): it makes
+//! every running thread of this process execute a fence; all others have executed one when they were scheduled out.
 //!
-//! Where the kernel has no such call, both are ordinary fences.
+//! Without kernel support, both are ordinary fences.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
@@ -14,23 +14,23 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::thread::{MembarrierCommand, membarrier};
 
-/// Whether a light fence is none. Once it is set, the heavy one is a system call.
+/// Whether [`light`] is only a compiler fence. If so, [`heavy`] is a system call.
 static IS_ASYMMETRIC: AtomicBool = AtomicBool::new(false);
 
-/// Makes [`light`] as light as the kernel allows. Without this call it is an ordinary fence.
+/// Registers the process for membarrier(2), so that [`light`] becomes a compiler fence. Without this call it is an ordinary fence.
 ///
-/// The first call in a process that has several threads waits until all processors have been scheduled: milliseconds.
+/// The first call in a multithreaded process waits until all processors have been scheduled: milliseconds.
 pub fn prepare() {
     static PREPARED: OnceLock<()> = OnceLock::new();
     PREPARED.get_or_init(|| {
-        // Miri does not know the call.
+        // Miri does not support the call.
         let is_registered =
             !cfg!(miri) && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
         IS_ASYMMETRIC.store(is_registered, Ordering::Relaxed);
     });
 }
 
-/// The fence of the thread that passes it often.
+/// The fence of the thread that executes it often.
 #[inline]
 pub fn light() {
     if IS_ASYMMETRIC.load(Ordering::Relaxed) {
@@ -40,13 +40,13 @@ pub fn light() {
     }
 }
 
-/// The fence of the thread that passes it rarely.
+/// The fence of the thread that executes it rarely.
 pub fn heavy() {
     prepare();
     fence(Ordering::SeqCst);
     if IS_ASYMMETRIC.load(Ordering::Relaxed) && interrupt_all().is_err() {
-        // A sandbox that was entered meanwhile forbids the call. Light fences are real ones from now on, and what the others
-        // stored before leaves their processors long before this ends.
+        // A sandbox that was entered meanwhile forbids the call. Light fences are full ones from now on, and the
+        // earlier stores of other threads leave their store buffers long before this sleep ends.
         IS_ASYMMETRIC.store(false, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -73,8 +73,8 @@ mod tests {
     #[repr(align(128))]
     struct Line(AtomicUsize);
 
-    /// Two threads store and then look at what the other stored: at least one sees it. Without the system call, both miss it now
-    /// and then.
+    /// Two threads store and then load what the other stored: at least one sees the other's store. Without the system
+    /// call, both occasionally miss it.
     #[test]
     fn one_of_two_threads_sees_the_other() {
         const ROUNDS: usize = if cfg!(miri) { 10 } else { 100_000 };
@@ -87,7 +87,7 @@ mod tests {
                 scope.spawn(move || {
                     let look = |round| {
                         starts[me].0.store(round, Ordering::Release);
-                        // Both begin at the same time, if there are two processors.
+                        // Both start at the same time, if there are two processors.
                         let mut spins = 0;
                         while starts[1 - me].0.load(Ordering::Acquire) < round {
                             spins += 1;

@@ -22,7 +22,8 @@
 //! - [`ring`]: queues in memory that two processes share; [`Hub`] makes and accepts them.
 //! - [`PublishedMemory`]: memory that other processes may read.
 //! - [`Owned`]: a value that one thread owns at a time, and that no thread waits for. [`Mutex`]: unlocked without a locked
-//!   instruction. [`ForkMutex`]: one that a forked child finds unlocked. [`asymmetric_fence`]: fences for those who must not pay for them. [`forks`] tells a forked child.
+//!   instruction. [`ForkMutex`]: a mutex that is unlocked in a forked child. [`asymmetric_fence`]: a pair of fences of which one is free.
+//!   [`forks`]: how often this process was forked, to detect a forked child.
 //! - [`tcp`]: what std does not offer for TCP sockets.
 //! - [`signal`], [`thread`], [`exit`], [`file_lock`], [`file_capabilities`], [`random`], [`environment`], [`memory`],
 //!   [`usage`]: one system facility each.

@@ -1,12 +1,12 @@
 //! A mutex that is unlocked without a locked instruction.
 //!
-//! The mutex of the standard library is unlocked by an exchange, which tells whether a thread waits. Here the lock is released by a
-//! store, and waiters are counted elsewhere: a thread that unlocks looks at the count after its store, and a thread that is
-//! about to wait looks at the lock after it has counted itself. Both need a fence in between, and the one of the thread that
-//! waits is the [heavy](asymmetric_fence::heavy) one. A message through shared memory passes nine mutexes, which nobody
-//! else wants.
+//! The mutex of the standard library is unlocked by an atomic exchange, which returns whether a thread waits. Here a
+//! plain store unlocks, and waiters are counted in a second word: the unlocking thread checks the count after its
+//! store, and a thread that is about to wait checks the lock after it has incremented the count. Both need a fence in
+//! between, and the waiting thread executes the [heavy](crate::asymmetric_fence::heavy) one. A message through shared
+//! memory takes nine mutexes, all usually uncontended.
 //!
-//! There is no poisoning: what these mutexes guard is valid between any two statements.
+//! There is no poisoning: the data that these mutexes guard is valid between any two statements.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -23,20 +23,20 @@ use self::parking::{Parking, heavy, light};
 const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 
-/// How often a thread looks at a locked mutex before it waits: critical sections are short.
+/// How often a thread polls a locked mutex before it waits in the kernel: critical sections are short.
 const SPINS: u32 = if cfg!(ferroce_loom) { 0 } else { 100 };
 
 /// A mutex for data that one thread uses most of the time.
 pub struct Mutex<T: ?Sized> {
     state: AtomicU32,
-    /// Threads that wait, or are about to.
+    /// The number of threads that wait or are about to.
     waiters: AtomicU32,
     parking: Parking,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only through a guard, and one thread at a time has one, with acquire and release ordering
-// between two of them.
+// SAFETY: the value is accessed only through a guard, which one thread at a time holds, with acquire and release
+// ordering between two holders.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
@@ -54,7 +54,7 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Waits until no other thread has locked the mutex, and locks it.
+    /// Locks the mutex. Waits while another thread holds it.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         if !self.try_acquire() {
@@ -78,7 +78,7 @@ impl<T: ?Sized> Mutex<T> {
             }
         }
         self.waiters.fetch_add(1, Ordering::Relaxed);
-        // From here on each thread that unlocks sees the waiter, or has unlocked visibly already.
+        // From here on, a thread that unlocks sees the waiter, or its unlocking store is visible already.
         heavy();
         while !self.try_acquire() {
             self.parking.wait(&self.state, LOCKED);
@@ -100,15 +100,15 @@ impl<T: ?Sized> fmt::Debug for Mutex<T> {
     }
 }
 
-/// A locked [`Mutex`]: it is unlocked when this is dropped.
+/// A locked [`Mutex`], which is unlocked when the guard is dropped.
 #[must_use = "the mutex is unlocked when its guard is dropped"]
 pub struct MutexGuard<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,
-    /// As in the standard library: a lock belongs to its thread.
+    /// Not `Send`, as in the standard library: a lock belongs to its thread.
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: it gives access to the value only.
+// SAFETY: the guard gives access to the value only.
 unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
@@ -147,7 +147,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
     }
 }
 
-/// Access to the cell, by the interface of loom's.
+/// Access to the cell, with the interface of loom's `UnsafeCell`.
 mod cell {
     use super::UnsafeCell;
 
@@ -174,7 +174,7 @@ mod cell {
     }
 }
 
-/// The fences, and threads that wait in futex(2).
+/// The fences, and waiting in futex(2).
 #[cfg(not(ferroce_loom))]
 mod parking {
     use std::sync::atomic::AtomicU32;
@@ -190,12 +190,12 @@ mod parking {
             Self
         }
 
-        /// Waits while the word has this value; may return earlier.
+        /// Waits while the word has this value; may return spuriously.
         pub(super) fn wait(&self, word: &AtomicU32, value: u32) {
             let _ = futex::wait(word, futex::Flags::PRIVATE, value, None);
         }
 
-        /// Wakes a thread that waits.
+        /// Wakes one waiting thread.
         #[cold]
         pub(super) fn wake(&self, word: &AtomicU32) {
             let _ = futex::wake(word, futex::Flags::PRIVATE, 1);
@@ -217,7 +217,7 @@ mod parking {
         fence(Ordering::SeqCst);
     }
 
-    /// The kernel's queue of threads: it compares the word under a lock.
+    /// The kernel's wait queue, which compares the word under a lock.
     pub(super) struct Parking(Mutex<()>, Condvar);
 
     impl Parking {
@@ -245,7 +245,7 @@ mod tests {
 
     use super::*;
 
-    /// Long enough that threads wait in the kernel.
+    /// Runs long enough that threads wait in the kernel.
     #[test]
     fn one_thread_at_a_time_has_the_lock() {
         const THREADS: usize = 4;
@@ -290,7 +290,7 @@ mod tests {
         let panics = || {
             *mutex.lock() += 1;
             let _guard = mutex.lock();
-            panic!("with the lock");
+            panic!("while holding the lock");
         };
         assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
         assert_eq!(*mutex.lock(), 1);
@@ -305,7 +305,7 @@ mod tests {
 
     use super::*;
 
-    /// Two threads exclude each other, and each gets the lock in the end: no wakeup is lost.
+    /// Two threads exclude each other, and each acquires the lock eventually: no wakeup is lost.
     #[test]
     fn no_thread_waits_for_ever() {
         loom::model(|| {
@@ -320,7 +320,7 @@ mod tests {
         });
     }
 
-    /// One unlock wakes one of two threads that wait, which then wakes the other.
+    /// One unlock wakes one of two waiting threads, which then wakes the other.
     #[test]
     fn all_that_wait_are_woken() {
         let mut model = loom::model::Builder::new();

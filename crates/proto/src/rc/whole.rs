@@ -1,5 +1,6 @@
-//! Whole messages: a shorter way than [`Requester::poll_transmit`], to the same packet for a message of one, which are most
-//! messages of most programs. One of more packets is a run of all its packets: an ONLY packet with the payload of all.
+//! Whole messages: the transmit fast path. For a message of one packet, as most messages of most programs are, it
+//! yields the same packet as [`Requester::poll_transmit`]. A longer message becomes a run of all its packets: an ONLY
+//! packet with the payload of all.
 
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::transport::{Bth, Reth};
@@ -12,7 +13,7 @@ use crate::time::Instant;
 use crate::transmit::pad;
 use crate::work::{Data, Operation, RemoteAddress};
 
-/// A SEND or RDMA WRITE without immediate data: the headers of an ONLY packet, and where the payload is.
+/// A SEND or RDMA WRITE without immediate data: the headers of an ONLY packet, and the location of the payload.
 #[derive(Debug)]
 pub struct Whole<'a> {
     /// The base transport header.
@@ -21,7 +22,7 @@ pub struct Whole<'a> {
     reth: Option<Reth>,
     /// Length of the payload, without the padding counted in the BTH.
     pub length: usize,
-    /// How many packets it is: one, unless it is a run of all packets of the message.
+    /// The number of packets: one, unless it is a run of all packets of the message.
     pub packets: u32,
     /// Whether the program gets a completion.
     pub signaled: bool,
@@ -64,9 +65,9 @@ impl Whole<'_> {
 }
 
 impl Requester {
-    /// The next message as a whole, with the effect of [`Requester::poll_transmit`] for each of its packets, if nothing has
-    /// to be decided about it. Otherwise nothing has changed. The packets of a message that was sent before, of which the
-    /// responder may have executed some, are not one.
+    /// Takes the next message as a whole, with the effect of [`Requester::poll_transmit`] for each of its packets.
+    /// Returns `None`, with nothing changed, if the slow path has to decide. A message that is retransmitted, of which
+    /// the responder may have executed some packets, is not taken as a whole.
     #[inline]
     pub(super) fn take_whole(&mut self, now: Instant, config: &Config) -> Option<Whole<'_>> {
         let queued = self.queue.get(self.next_index)?;

@@ -1,4 +1,4 @@
-//! The end of a ring that reads records.
+//! The consumer of a ring.
 
 use std::io;
 use std::marker::PhantomData;
@@ -7,30 +7,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::memory::{RingFile, RingMemory};
 use super::{ALIGNMENT, Broken, HEADER, MARK_BIT, record_length};
 
-/// The bytes that are asked for in advance: a few short records.
+/// How many bytes to prefetch: a few short records.
 const AHEAD: usize = 256;
 
-/// The end of a ring that reads. One thread at a time takes records; any thread may ask whether there are some.
+/// The consumer of a ring, which reads records. Only one thread at a time takes records; any thread may check for them.
 #[derive(Debug)]
 pub struct Consumer {
     memory: RingMemory,
-    /// The end of the records taken, and of those whose space was given back.
+    /// The position after the records taken, and after those whose space was released.
     head: AtomicU64,
     released: AtomicU64,
-    /// Where this end last looked whether the producer has to be woken.
-    looked: AtomicU64,
+    /// The head at the last check whether the producer waits for a wakeup.
+    checked_waiters: AtomicU64,
 }
 
-/// A record that was taken by [`Consumer::take_start`].
+/// A record taken by [`Consumer::take_start`].
 #[derive(Clone, Copy, Debug)]
 pub struct Taken<'a> {
     /// The length of the record.
     pub length: usize,
     /// How many of its first bytes were copied.
     pub copied: usize,
-    /// Whether the producer has marked it. What that means is up to the two.
+    /// Whether the producer has marked the record. The mark's meaning is up to the two sides.
     pub is_marked: bool,
-    /// All of them, which may have changed since.
+    /// All its bytes in the ring, which may have changed since.
     pub bytes: SharedBytes<'a>,
 }
 
@@ -44,34 +44,34 @@ impl Taken<'_> {
     }
 }
 
-/// Bytes of a record that are still in the ring. The other process may change them at any time, so there is no reference to
-/// them: they are copied once, to where they belong, and not looked at before.
+/// Bytes of a record that are still in the ring. The other process may change them at any time, so no reference to them
+/// is created: they are copied once, to their destination, and not read before.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedBytes<'a> {
     start: *const u8,
     length: usize,
-    /// The mapping.
+    /// Borrows the mapping.
     ring: PhantomData<&'a Consumer>,
 }
 
 impl SharedBytes<'_> {
-    /// How many there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Where they are: mapped for the lifetime of this, whatever the other process does.
+    /// Their address, which stays mapped for the lifetime of this borrow, whatever the other process does.
     pub fn as_ptr(&self) -> *const u8 {
         self.start
     }
 
-    /// `length` of them from `start` on; `None` if there are not as many.
+    /// `length` bytes from offset `start` on; `None` if there are not as many.
     #[must_use]
     pub fn part(&self, start: usize, length: usize) -> Option<Self> {
         if start.checked_add(length)? > self.length {
@@ -84,20 +84,20 @@ impl SharedBytes<'_> {
     /// Copies them to the start of `out`, as far as they fit.
     pub fn copy_to(&self, out: &mut [u8]) {
         let length = self.length.min(out.len());
-        // SAFETY: both are as long. Nothing else of this process writes there.
+        // SAFETY: both have at least this length. Nothing else in this process writes there.
         unsafe { std::ptr::copy_nonoverlapping(self.start, out.as_mut_ptr(), length) };
     }
 }
 
 impl Consumer {
-    /// Maps a ring that another process made.
+    /// Maps a ring that another process created.
     pub fn new(file: &RingFile) -> io::Result<Self> {
         let memory = file.map()?;
         Ok(Self {
             memory,
             head: AtomicU64::new(0),
             released: AtomicU64::new(0),
-            looked: AtomicU64::new(0),
+            checked_waiters: AtomicU64::new(0),
         })
     }
 
@@ -108,9 +108,9 @@ impl Consumer {
         tail.is_none_or(|tail| tail == self.head.load(Ordering::Relaxed))
     }
 
-    /// Whether there are records. If so, it asks for the cache lines of the first ones, which the other processor has.
+    /// Whether there are records. If so, prefetches the cache lines of the first ones, which the other processor holds.
     #[inline]
-    pub fn look(&self) -> bool {
+    pub fn has_records(&self) -> bool {
         let Some(control) = self.memory.control() else { return false };
         let head = self.head.load(Ordering::Relaxed);
         let unread = control.tail().wrapping_sub(head);
@@ -128,8 +128,8 @@ impl Consumer {
         Ok(Some(length))
     }
 
-    /// As [`Consumer::take`], but of a record longer than `limit` only the first bytes are copied, `start` of them. The rest
-    /// stays where it is until its space is given back.
+    /// As [`Consumer::take`], but copies only the first `start` bytes of a record longer than `limit`. The rest stays
+    /// in the ring until the record is released.
     #[inline]
     pub fn take_start(
         &self,
@@ -145,7 +145,7 @@ impl Consumer {
         self.copy_start(head, start, out);
         self.head.store(head + record_length(length) as u64, Ordering::Relaxed);
         let bytes = SharedBytes {
-            // SAFETY: inside the mapping: the record is shorter than the ring, and a whole ring is mapped behind its start.
+            // SAFETY: inside the mapping: the record is shorter than the ring, and a whole ring is mapped after its start.
             start: unsafe { self.memory.at(head).add(HEADER) },
             length,
             ring: PhantomData,
@@ -153,8 +153,8 @@ impl Consumer {
         Ok(Some(Taken { length, copied: start, is_marked, bytes }))
     }
 
-    /// Copies the start of the next record to `out`, as far as it fits, and returns the record's length; `None` if there
-    /// is none. The record stays in the ring, and what it contains may change until it is taken.
+    /// Copies as much of the next record as fits to `out`, and returns the record's length; `None` if there is none.
+    /// The record stays in the ring, and its contents may change until it is taken.
     pub fn peek(&self, out: &mut [u8]) -> Result<Option<usize>, Broken> {
         let Some((head, length, _)) = self.next()? else { return Ok(None) };
         let shown = length.min(out.len());
@@ -162,7 +162,7 @@ impl Consumer {
         Ok(Some(length))
     }
 
-    /// The position of the next record, its length, and whether it is marked.
+    /// The position and length of the next record, and whether it is marked.
     fn next(&self) -> Result<Option<(u64, usize, bool)>, Broken> {
         let Some(control) = self.memory.control() else { return Ok(None) };
         let head = self.head.load(Ordering::Relaxed);
@@ -183,21 +183,21 @@ impl Consumer {
         Ok(Some((head, length, header >> MARK_BIT & 1 != 0)))
     }
 
-    /// Copies bytes of the record at a position, from this offset on: up to the end of its last cache line.
+    /// Copies bytes of the record at position `head`, from `offset` on: at most up to the end of its last cache line.
     #[inline(always)]
     fn copy(&self, head: u64, offset: usize, out: &mut [u8]) {
-        // SAFETY: what is copied is shorter than the ring, and a whole ring is mapped behind its start.
+        // SAFETY: the copied range is shorter than the ring, and a whole ring is mapped after its start.
         unsafe {
             let start = self.memory.at(head).add(offset);
             std::ptr::copy_nonoverlapping(start, out.as_mut_ptr(), out.len());
         }
     }
 
-    /// Copies the first `length` bytes of a record, which `out` has room for. Short records are copied by whole cache lines: with a
-    /// length that the compiler knows, that is a few moves in place of a call.
+    /// Copies the first `length` bytes of a record, for which `out` has room. Short records are copied in whole cache
+    /// lines, because a constant length compiles to a few moves instead of a call.
     #[inline(always)]
     fn copy_start(&self, head: u64, length: usize, out: &mut [u8]) {
-        /// The first line has the header.
+        /// The first cache line also holds the header.
         const FIRST: usize = ALIGNMENT - HEADER;
         const LINES: usize = 3;
         const SHORT: usize = LINES * ALIGNMENT - HEADER;
@@ -216,8 +216,8 @@ impl Consumer {
         }
     }
 
-    /// Whether the producer prepares no record. If it does not, and the ring is empty after this call, then records that
-    /// appear later have a later time than the caller's clock had before this call ([`super::Producer::begin`]).
+    /// Whether the producer is not preparing a record. If so, and if the ring is empty after this call, then records that
+    /// appear later have a later timestamp than the caller read from the clock before this call ([`super::Producer::begin`]).
     pub fn is_idle(&self) -> bool {
         self.memory.control().is_none_or(super::Control::is_idle)
     }
@@ -227,25 +227,25 @@ impl Consumer {
         self.memory.control().map_or(0, super::Control::dropped)
     }
 
-    /// Gives the space of the records taken back to the producer. Returns whether it has to be woken.
+    /// Releases the space of the records taken. Returns whether the producer has to be woken.
     #[must_use]
     pub fn release(&self) -> bool {
         let head = self.head.load(Ordering::Relaxed);
         if self.released.swap(head, Ordering::Relaxed) == head {
             return false;
         }
-        self.looked.store(head, Ordering::Relaxed);
+        self.checked_waiters.store(head, Ordering::Relaxed);
         self.memory.control().is_some_and(|control| control.release(head))
     }
 
-    /// As [`Consumer::release`], but looks only once in a while whether the producer has to be woken, which costs more than the
-    /// rest. Only for records of up to half the ring: the producer waits for space only while more than that is unread, so
-    /// the look comes before all of it is read.
+    /// As [`Consumer::release`], but checks only once per quarter of the ring whether the producer has to be woken,
+    /// because that costs more than the rest. Records must be at most half as long as the ring: the producer waits for
+    /// space only while more than half is unread, so a check happens before everything is read.
     #[must_use]
     #[inline]
     pub fn release_some(&self) -> bool {
         let head = self.head.load(Ordering::Relaxed);
-        if head - self.looked.load(Ordering::Relaxed) >= self.memory.size() as u64 / 4 {
+        if head - self.checked_waiters.load(Ordering::Relaxed) >= self.memory.size() as u64 / 4 {
             return self.release();
         }
         if self.released.load(Ordering::Relaxed) != head {
@@ -257,7 +257,7 @@ impl Consumer {
         false
     }
 
-    /// Asks to be woken when there is a record. Returns false if there is one already.
+    /// Requests a wakeup when there is a record. Returns false if there is one already.
     #[must_use]
     pub fn sleep(&self) -> bool {
         if let Some(control) = self.memory.control() {

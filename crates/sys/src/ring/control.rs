@@ -1,32 +1,32 @@
-//! The positions in a ring, and how its two ends wake each other.
+//! The head and tail of a ring, and how its two sides wake each other.
 //!
-//! A side that is about to sleep announces it and then looks once more; the other side moves its position and then looks
-//! whether the first one sleeps. Each has a fence between its two steps, so at least one sees the other, and no wakeup is
-//! lost. Loom checks this.
+//! A side that is about to sleep sets a flag and then checks the other side's position again; the other side stores its
+//! position and then checks the flag. Each has a full fence between the two steps, so at least one sees the other's
+//! store, and no wakeup is lost. Loom checks this.
 
 #[cfg(ferroce_loom)]
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(ferroce_loom))]
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// A value in two cache lines of its own: processors fetch them in pairs.
+/// A value in two cache lines of its own, because processors fetch them in pairs.
 #[derive(Debug)]
 #[repr(C, align(128))]
 struct Line<T>(T);
 
-/// The first bytes of the shared memory. New memory, which is zero, is an empty ring.
+/// The first bytes of the shared memory. New memory is zeroed, which is an empty ring.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Control {
-    /// How many bytes were written.
+    /// How many bytes were written and published.
     tail: Line<AtomicU64>,
-    /// How many of them were read.
+    /// How many of them were read and released.
     head: Line<AtomicU64>,
-    /// The consumer sleeps, and wants to be woken when there is a record.
+    /// The consumer sleeps and wants a wakeup when there is a record.
     consumer_sleeps: Line<AtomicU32>,
-    /// The producer wants to be woken when there is space.
+    /// The producer wants a wakeup when there is space.
     producer_waits: Line<AtomicU32>,
-    /// The producer prepares a record that it has not published yet.
+    /// The producer is preparing a record that it has not published yet.
     producer_writes: Line<AtomicU32>,
     /// Records that the producer has dropped for lack of space.
     dropped: Line<AtomicU64>,
@@ -34,7 +34,7 @@ pub(super) struct Control {
 
 /// For the producer.
 impl Control {
-    /// Makes everything before `tail` visible. Returns whether the consumer has to be woken.
+    /// Publishes everything before `tail`. Returns whether the consumer has to be woken.
     #[inline]
     pub(super) fn publish(&self, tail: u64) -> bool {
         self.tail.0.store(tail, Ordering::Release);
@@ -47,13 +47,13 @@ impl Control {
         self.head.0.load(Ordering::Acquire)
     }
 
-    /// Asks to be woken when there is space. The caller reads [`Control::head`] afterwards.
+    /// Requests a wakeup when there is space. The caller reads [`Control::head`] afterwards.
     pub(super) fn wait_for_space(&self) {
         self.producer_waits.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Whether the producer is still to be woken.
+    /// Whether the producer has not been woken yet.
     pub(super) fn awaits_space(&self) -> bool {
         is_set(&self.producer_waits.0)
     }
@@ -81,14 +81,14 @@ impl Control {
         self.tail.0.load(Ordering::Acquire)
     }
 
-    /// Gives everything before `head` back. Returns whether the producer has to be woken.
+    /// Releases everything before `head`. Returns whether the producer has to be woken.
     pub(super) fn release(&self, head: u64) -> bool {
         self.head.0.store(head, Ordering::Release);
         fence(Ordering::SeqCst);
         is_set(&self.producer_waits.0) && self.producer_waits.0.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Gives everything before `head` back to a producer that need not be woken yet.
+    /// Releases everything before `head`, when the producer need not be woken yet.
     #[inline]
     pub(super) fn give_back(&self, head: u64) {
         self.head.0.store(head, Ordering::Release);
@@ -104,7 +104,7 @@ impl Control {
         self.dropped.0.load(Ordering::Relaxed)
     }
 
-    /// Asks to be woken when there is a record. The caller reads [`Control::tail`] afterwards.
+    /// Requests a wakeup when there is a record. The caller reads [`Control::tail`] afterwards.
     pub(super) fn sleep(&self) {
         self.consumer_sleeps.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -174,11 +174,11 @@ mod models {
         });
     }
 
-    /// If the consumer finds the ring empty and no record in preparation, a record that appears later has a later time.
+    /// If the consumer finds the ring empty and no record in preparation, a record that appears later has a later timestamp.
     #[test]
     fn an_idle_ring_gets_only_later_records() {
         loom::model(|| {
-            // The clock advances once, before the consumer looks.
+            // The clock advances once, before the consumer checks.
             let shared = Arc::new((control(), AtomicU64::new(1)));
             let producer = {
                 let shared = Arc::clone(&shared);
@@ -193,11 +193,11 @@ mod models {
             shared.1.store(2, Ordering::SeqCst);
             let quiet = shared.0.is_idle() && shared.0.tail() == 0;
             let time = producer.join().unwrap();
-            assert!(!quiet || time == 2, "a record from before the look was missed");
+            assert!(!quiet || time == 2, "a record from before the check was missed");
         });
     }
 
-    /// Two records wake a consumer that went to sleep once at most once.
+    /// Two records cause one wakeup of a consumer that announced its sleep once.
     #[test]
     fn a_consumer_is_woken_once() {
         loom::model(|| {

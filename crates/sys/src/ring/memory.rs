@@ -10,7 +10,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use super::{ALIGNMENT, Control};
 use crate::net::device_fd;
 
-/// The seals that a mapping requires: the file can neither shrink, which would turn accesses into signals, nor grow.
+/// The seals required before mapping: the file can neither shrink, which would turn accesses into SIGBUS, nor grow.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// The largest ring, in bytes of records.
@@ -24,20 +24,20 @@ pub struct RingFile {
 }
 
 impl RingFile {
-    /// Creates an empty ring for `size` bytes of records: a power of two, and at least a page.
+    /// Creates an empty ring for `size` bytes of records, rounded up to a power of two and at least a page.
     pub fn create(size: usize) -> io::Result<Self> {
         let size = size.next_power_of_two().max(page()).min(MAX_SIZE);
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create("ferroce-ring", flags)?;
         let length = (page() + size) as u64;
         rustix::fs::ftruncate(&fd, length)?;
-        // Memory that is missing now is an error; later it would be a signal.
+        // Allocated now, so that a lack of memory is an error here and not SIGBUS later.
         rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length)?;
         rustix::fs::fcntl_add_seals(&fd, SEALS)?;
         Ok(Self { fd, size })
     }
 
-    /// Checks a file that another process passed.
+    /// Validates a file that another process passed.
     pub fn check(fd: OwnedFd) -> io::Result<Self> {
         let refused = || io::Error::from(io::ErrorKind::InvalidData);
         if !rustix::fs::fcntl_get_seals(&fd)?.contains(SEALS) {
@@ -66,14 +66,14 @@ fn page() -> usize {
     crate::memory::page_size()
 }
 
-/// A mapping of a ring. A forked child does not have it.
+/// A mapping of a ring, which a forked child does not inherit.
 #[derive(Debug)]
 pub(super) struct RingMemory {
     address: NonNull<u8>,
-    /// The bytes before the records, and those of the records.
+    /// The bytes before the records, and the bytes of the records.
     control: usize,
     size: usize,
-    /// The forks of this process before it was mapped: see [`RingMemory::is_lost`].
+    /// The number of forks before it was mapped: see [`RingMemory::is_lost`].
     forks: u32,
 }
 
@@ -115,13 +115,13 @@ impl RingMemory {
         self.size
     }
 
-    /// Whether this process was forked from the one that has the mapping.
+    /// Whether this process is a forked child, which does not have the mapping.
     #[inline]
     pub(super) fn is_lost(&self) -> bool {
         self.forks != device_fd::forks()
     }
 
-    /// The positions. `None` in a forked child.
+    /// Head, tail and flags. `None` in a forked child.
     #[inline]
     pub(super) fn control(&self) -> Option<&Control> {
         if self.is_lost() {
@@ -131,20 +131,20 @@ impl RingMemory {
         Some(unsafe { self.address.cast::<Control>().as_ref() })
     }
 
-    /// The address of a position. `size` bytes follow it.
+    /// The address of a position. `size` bytes are mapped from there on.
     #[inline]
     pub(super) fn at(&self, position: u64) -> *mut u8 {
         let offset = self.control + (position as usize & (self.size - 1));
-        // SAFETY: the records are mapped twice, so every masked position has a whole ring behind it.
+        // SAFETY: the records are mapped twice, so a whole ring is mapped after every masked position.
         unsafe { self.address.as_ptr().add(offset) }
     }
 
-    /// Asks for the cache lines of `length` bytes at a position.
+    /// Prefetches the cache lines of `length` bytes at a position.
     #[inline]
     pub(super) fn prefetch(&self, position: u64, length: usize) {
         let start = self.at(position);
         for offset in (0..length).step_by(ALIGNMENT) {
-            // SAFETY: inside the mapping. It changes no contents.
+            // SAFETY: inside the mapping. A prefetch changes no contents.
             #[cfg(target_arch = "x86_64")]
             unsafe {
                 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -155,13 +155,13 @@ impl RingMemory {
         }
     }
 
-    /// Asks for the cache lines of `length` bytes at a position, to write to them. The other process has them, so otherwise
-    /// the next locked instruction would wait until they have come.
+    /// Prefetches the cache lines of `length` bytes at a position for writing. The other processor holds them, so
+    /// otherwise stores would stay in the store buffer, and the next locked instruction would wait until it drains.
     #[inline]
     pub(super) fn prefetch_for_writing(&self, position: u64, length: usize) {
         let start = self.at(position);
         for offset in (0..length).step_by(ALIGNMENT) {
-            // SAFETY: inside the mapping. It changes no contents, and processors that do not have it ignore it.
+            // SAFETY: inside the mapping. A prefetch changes no contents, and processors without the instruction ignore it.
             #[cfg(all(target_arch = "x86_64", not(miri)))]
             unsafe {
                 std::arch::asm!("prefetchw [{}]", in(reg) start.add(offset), options(nostack, readonly, preserves_flags));

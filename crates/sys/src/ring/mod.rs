@@ -1,16 +1,16 @@
-//! Rings: queues of records between two processes, in memory that they share.
+//! Rings: single-producer, single-consumer queues of records between two processes, in shared memory.
 //!
 //! One process writes records ([`Producer`]), the other reads them ([`Consumer`]), and neither makes a system call while
 //! both are awake. The memory is a sealed memfd(2), so it cannot shrink under a process that uses it.
 //!
-//! Neither side trusts the other. A consumer copies a record out of the ring before it looks at it, and both check every
-//! position that the other side has written. A side that finds an impossible one stops using the ring ([`Broken`]); a
-//! process can thus end its own connection and do no other harm.
+//! Neither side trusts the other. A consumer copies a record out of the ring before it parses it, and both sides
+//! validate every position that the other has written. A side that finds an invalid one stops using the ring
+//! ([`Broken`]), so a malicious process can end its own connection but do no other harm.
 //!
 //! # Layout
-//! One page with the positions (`Control`), then the records. Positions count all bytes ever written or read; their
-//! lowest bits are the place in the ring. A record begins with its length in four bytes and a mark, and takes a multiple of
-//! 64 bytes. The part with the records is mapped twice in a row, so that a record is always in one piece.
+//! One page with head, tail and flags (`Control`), then the records. Positions count all bytes ever written or read;
+//! their low bits are the offset in the ring. A record starts with its length in four bytes and a mark, and takes a
+//! multiple of 64 bytes. The records are mapped twice in a row, so that each one is contiguous.
 
 mod consumer;
 mod control;
@@ -29,14 +29,14 @@ const ALIGNMENT: usize = 64;
 /// Bytes before the data of a record.
 const HEADER: usize = 8;
 
-/// The bit of a record's header, above its length, that is its mark.
+/// The bit of a record's header, above the length, that holds the mark.
 const MARK_BIT: u32 = 32;
 
-/// The other process has written a position or a length that is impossible.
+/// The other process has written an invalid position or length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
-/// The bytes that a record with this much data takes.
+/// The bytes that a record with this much data takes in the ring.
 const fn record_length(data: usize) -> usize {
     (HEADER + data).next_multiple_of(ALIGNMENT)
 }

@@ -1,22 +1,22 @@
-//! The end of a ring that writes records.
+//! The producer of a ring.
 
 use std::io;
 
 use super::memory::{RingFile, RingMemory};
 use super::{Broken, HEADER, MARK_BIT, record_length};
 
-/// Records up to this length are followed by others of their kind, whose cache lines are asked for in time: this far ahead.
+/// After a record up to this length, similar ones are expected, so their cache lines are prefetched: this far ahead.
 const SHORT: usize = 512;
 const AHEAD: u64 = 512;
 
-/// The end of a ring that writes.
+/// The producer of a ring, which writes records.
 #[derive(Debug)]
 pub struct Producer {
     memory: RingMemory,
-    /// The end of the records written, and of those that the consumer can see.
+    /// The position after the records written, and after those published.
     tail: u64,
     published: u64,
-    /// What the consumer had read when this was last looked up.
+    /// The consumer's head when it was last loaded.
     head: u64,
 }
 
@@ -32,9 +32,9 @@ impl Producer {
         if !self.has_room(length)? {
             return Ok(None);
         }
-        // SAFETY: inside the mapping, which has a whole ring behind each position, and `has_room` has checked the size of
-        // the ring. The consumer does not look at it before it is published. One that does, or that writes there, garbles
-        // its own records: this process never reads what it has written.
+        // SAFETY: inside the mapping, which has a whole ring after each position, and `has_room` has checked that the
+        // record fits in the ring. The consumer does not read it before it is published. A consumer that does, or that
+        // writes there, corrupts only its own records: this process never reads what it has written.
         let room = unsafe {
             std::slice::from_raw_parts_mut(self.memory.at(self.tail).add(HEADER), length)
         };
@@ -58,14 +58,13 @@ impl Producer {
         Ok(self.tail + needed - self.head <= size)
     }
 
-    /// Ends a record with the first `length` bytes of [`Producer::room`]. The consumer sees it after
-    /// [`Producer::publish`].
+    /// Completes a record of the first `length` bytes of [`Producer::room`]. The consumer sees it after [`Producer::publish`].
     #[inline]
     pub fn commit(&mut self, length: usize) {
         self.commit_record(length, false);
     }
 
-    /// As [`Producer::commit`], with a mark for the consumer ([`super::Taken::is_marked`]) or without.
+    /// As [`Producer::commit`], with or without a mark for the consumer ([`super::Taken::is_marked`]).
     #[inline(always)]
     pub fn commit_record(&mut self, length: usize, is_marked: bool) {
         let header = length as u64 | u64::from(is_marked) << MARK_BIT;
@@ -78,24 +77,24 @@ impl Producer {
         self.tail += taken as u64;
     }
 
-    /// The end of the records written so far.
+    /// The position after the records written so far.
     #[inline]
     pub fn position(&self) -> u64 {
         self.tail
     }
 
-    /// Whether the consumer has not yet given back all records before this position.
+    /// Whether the consumer has not yet released all records before this position.
     pub fn is_unread(&self, position: u64) -> bool {
         self.memory.control().is_some_and(|control| control.head() < position)
     }
 
-    /// The bytes of records that were written and not published.
+    /// The bytes of records that were written but not published.
     #[inline]
     pub fn unpublished(&self) -> usize {
         (self.tail - self.published) as usize
     }
 
-    /// Shows the consumer the records written so far. Returns whether it has to be woken.
+    /// Publishes the records written so far. Returns whether the consumer has to be woken.
     #[must_use]
     #[inline]
     pub fn publish(&mut self) -> bool {
@@ -106,15 +105,13 @@ impl Producer {
         self.memory.control().is_some_and(|control| control.publish(self.tail))
     }
 
-    /// Asks to be woken when the consumer has read something, unless there is space for a record of `length` bytes
-    /// already, which it returns.
+    /// Requests a wakeup when the consumer releases space. Returns whether there is space for a record of `length` bytes already.
     pub fn wait_for_room(&mut self, length: usize) -> Result<bool, Broken> {
         self.memory.control().ok_or(Broken)?.wait_for_space();
         self.has_room(length)
     }
 
-    /// How many records of `length` bytes there is space for, as far as is known: after [`Producer::has_room`], by what the
-    /// consumer had read then.
+    /// How many records of `length` bytes there is space for, according to the head that [`Producer::has_room`] last loaded.
     #[inline]
     pub fn rooms(&self, length: usize) -> usize {
         let used = (self.tail - self.head) as usize;
@@ -126,22 +123,21 @@ impl Producer {
         self.memory.control().is_some_and(super::Control::awaits_space)
     }
 
-    /// Announces a record before its time is taken from the clock: see [`super::Consumer::is_idle`]. Ended by
-    /// [`Producer::end`].
+    /// Announces a record before its timestamp is read from the clock: see [`super::Consumer::is_idle`]. Ended by [`Producer::end`].
     pub fn begin(&self) {
         if let Some(control) = self.memory.control() {
             control.begin();
         }
     }
 
-    /// Ends what [`Producer::begin`] announced, after the record was published or dropped.
+    /// Ends the announcement by [`Producer::begin`], after the record was published or dropped.
     pub fn end(&self) {
         if let Some(control) = self.memory.control() {
             control.end();
         }
     }
 
-    /// Counts a record that was dropped for lack of space, where the consumer sees it.
+    /// Counts a record that was dropped for lack of space, in shared memory that the consumer reads.
     pub fn count_dropped(&self) {
         if let Some(control) = self.memory.control() {
             control.count_dropped();

@@ -58,11 +58,11 @@ fn a_record_is_visible_when_it_is_published() {
 #[test]
 fn a_look_tells_whether_there_are_records() {
     let (mut producer, consumer) = ring(4096);
-    // Also across the end of the ring.
+    // Also with wrap-around.
     for length in [0, 1, 500, 3000, 2000, 700, 64] {
-        assert!(!consumer.look());
+        assert!(!consumer.has_records());
         assert!(write(&mut producer, &vec![1; length]));
-        assert!(consumer.look());
+        assert!(consumer.has_records());
         assert_eq!(read(&consumer).map(|record| record.len()), Some(length));
     }
 }
@@ -95,7 +95,7 @@ fn each_side_wakes_the_other_once() {
     let _ = producer.room(1).unwrap().unwrap();
     producer.commit(1);
     assert!(producer.publish());
-    assert!(!consumer.sleep(), "there is a record");
+    assert!(!consumer.sleep(), "there is a record already");
 
     while producer.room(1000).unwrap().is_some() {
         producer.commit(1000);
@@ -107,13 +107,13 @@ fn each_side_wakes_the_other_once() {
     assert_eq!(consumer.take(&mut out), Ok(Some(1)));
     assert!(consumer.release());
     assert!(!producer.awaits_room());
-    assert!(!consumer.release(), "nothing new");
+    assert!(!consumer.release(), "nothing was read since");
     assert_eq!(consumer.take(&mut out), Ok(Some(1000)));
-    assert!(!consumer.release(), "it was woken already");
+    assert!(!consumer.release(), "the producer was woken already");
     assert_eq!(producer.has_room(1000), Ok(true));
 }
 
-/// Whatever sizes the records have, up to half a ring: a producer that waits is woken before all records are read.
+/// For records of any size up to half a ring: a waiting producer is woken before all records are read.
 #[test]
 fn a_consumer_that_looks_once_in_a_while_wakes_the_producer() {
     let (mut producer, consumer) = ring(4096);
@@ -137,10 +137,10 @@ fn a_consumer_that_looks_once_in_a_while_wakes_the_producer() {
     assert_eq!(waits, woken);
     while consumer.take(&mut out).unwrap().is_some() {}
     assert!(!consumer.release_some());
-    assert!(!producer.is_unread(producer.position()), "space is given back at once");
+    assert!(!producer.is_unread(producer.position()), "space is released at once");
 }
 
-/// A mapping of the other process, which writes what it likes.
+/// A mapping of the other process, which writes arbitrary values.
 fn scribbler(file: &RingFile) -> (memory::RingMemory, Consumer) {
     (file.map().unwrap(), Consumer::new(file).unwrap())
 }
@@ -167,7 +167,7 @@ fn impossible_positions_break_the_ring() {
             producer.commit(1000);
         }
         let _ = memory.control().unwrap().release(head);
-        // A position that makes no sense is not remembered.
+        // An invalid position is not cached.
         for _ in 0..2 {
             assert_eq!(producer.has_room(2000), Err(Broken), "{head}");
         }
@@ -185,7 +185,7 @@ fn files_that_could_shrink_are_refused() {
     };
     let (page, all) = (crate::memory::page_size() as u64, SealFlags::SHRINK | SealFlags::GROW);
     assert!(file(2 * page, all | SealFlags::SEAL).is_ok());
-    assert!(file(2 * page, all).is_err(), "seals could be added");
+    assert!(file(2 * page, all).is_err(), "without F_SEAL_SEAL");
     assert!(file(2 * page, SealFlags::GROW | SealFlags::SEAL).is_err());
     for length in [0, 1, page, page + 1, 4 * page, 1 << 40] {
         assert!(file(length, all | SealFlags::SEAL).is_err(), "{length}");
@@ -212,14 +212,14 @@ fn marks_belong_to_their_records() {
 #[test]
 fn the_rest_of_a_long_record_stays_in_the_ring() {
     let (mut producer, consumer) = ring(8192);
-    // Also across the end of the ring.
+    // Also with wrap-around.
     for round in 0..20u8 {
         let long: Vec<u8> = (0..3000u32).map(|index| (index as u8).wrapping_mul(round)).collect();
         assert!(write(&mut producer, b"short") && write(&mut producer, &long));
         let mut out = vec![0xaa; 4096];
         let taken = consumer.take_start(&mut out, 1000, 10).unwrap().unwrap();
         assert_eq!((taken.length, taken.rest().is_empty(), &out[..5]), (5, true, &b"short"[..]));
-        // Short records are copied to the end of their cache line.
+        // Short records are copied in whole cache lines.
         assert!(out[56..].iter().all(|byte| *byte == 0xaa));
         out.fill(0xaa);
         let taken = consumer.take_start(&mut out, 1000, 10).unwrap().unwrap();
@@ -237,5 +237,5 @@ fn the_rest_of_a_long_record_stays_in_the_ring() {
         let _ = consumer.release();
     }
     assert!(write(&mut producer, &[1; 3000]));
-    assert!(consumer.take_start(&mut [0; 2999], 1000, 10).is_err(), "it would not fit");
+    assert!(consumer.take_start(&mut [0; 2999], 1000, 10).is_err(), "the record does not fit");
 }

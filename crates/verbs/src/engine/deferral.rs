@@ -1,11 +1,11 @@
 //! Whether ACKs may wait for the program's next call.
 //!
-//! An ACK that waits leaves with the program's reply, at no cost of its own. If the program makes no call but works on what
-//! it received, the device thread sends the ACK when it looks, up to half a millisecond later, and the peer's request
-//! completes that much later. So ACKs of a program that was late do not wait for some time, the longer the more often it
-//! was.
+//! A deferred ACK is sent with the program's reply, at no cost of its own. If the program makes no call but processes
+//! what it received, the device thread sends the ACK at its next check, up to half a millisecond later, which delays
+//! the completion of the peer's request. So after a program was late, its ACKs are sent at once for a while, longer the
+//! more often it was late.
 
-/// How many messages are acknowledged at once at most after the program was late.
+/// The maximum number of messages that are acknowledged at once after the program was late.
 const MAX_PAUSE: u32 = 256;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,22 +17,22 @@ pub(super) struct Deferral {
 }
 
 impl Deferral {
-    /// Whether the ACKs of this pass may wait.
+    /// Whether the ACKs of this pass may be deferred.
     pub(super) fn allows(&self) -> bool {
         self.pause == 0
     }
 
-    /// The ACKs of a pass that completed something were sent at once.
+    /// Called when the ACKs of a pass that completed something were sent at once.
     pub(super) fn sent_at_once(&mut self) {
         self.pause = self.pause.saturating_sub(1);
     }
 
-    /// The program made its next call while ACKs waited.
+    /// Called when the program makes its next call while ACKs are deferred.
     pub(super) fn in_time(&mut self) {
         self.last_pause = self.last_pause.saturating_sub(1);
     }
 
-    /// The device thread had to send ACKs that waited.
+    /// Called when the device thread had to send deferred ACKs.
     pub(super) fn late(&mut self) {
         self.last_pause = (self.last_pause * 2).clamp(1, MAX_PAUSE);
         self.pause = self.last_pause;
@@ -43,7 +43,7 @@ impl Deferral {
 mod tests {
     use super::*;
 
-    /// Runs a program that receives messages, and returns how many ACKs waited for the device thread.
+    /// Simulates a program that receives messages, and returns how many ACKs waited for the device thread.
     fn late(messages: u32, is_late: impl Fn(u32) -> bool) -> u32 {
         let (mut deferral, mut late) = (Deferral::default(), 0);
         for message in 0..messages {

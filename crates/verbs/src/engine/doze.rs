@@ -1,43 +1,42 @@
 //! How the device thread shares the sockets with threads that poll or wait.
 //!
 //! A program that polls its CQs drives the device itself, and a thread that woke up for each packet would only compete
-//! with it. So the device thread dozes while a program polls: it does not watch the sockets, and looks from time to time
-//! whether packets were left lying. A program that polls now and then, or watches its memory as `ib_write_lat` does, would
-//! wait for that look; when the thread finds packets, it watches the sockets although the program polls, until it is
-//! woken in vain.
+//! with it. So the device thread dozes while a program polls: it does not watch the sockets, but checks from time to
+//! time whether packets were left unread. A program that polls only now and then, or watches its memory as
+//! `ib_write_lat` does, would wait for that check; when the thread finds packets, it watches the sockets although the
+//! program polls, until it is woken for packets that the program has taken already.
 
 use super::signals::Mode;
 
-/// How long the thread dozes, in nanoseconds. The time doubles, up to the maximum, whenever the thread finds nothing to
-/// do.
+/// The bounds of the dozing interval, in nanoseconds. The interval doubles whenever the thread finds nothing to do.
 const MIN_LOOK: u64 = 20_000;
 const MAX_LOOK: u64 = 500_000;
 
-/// With more threads that poll than cores, the thread wakes up late. Looking often would only cost the others time, so it
-/// stretches its looks while that lasts, up to this factor. Late: by more than this many nanoseconds.
+/// With more polling threads than cores, the thread wakes up late. Frequent checks would only take time from the
+/// others, so the interval is stretched while that lasts, up to this factor. Late: by more than this many nanoseconds.
 const MAX_STRETCH: u64 = 32;
 const LATE: u64 = 1_000_000;
 
 /// A program that polls continuously posts or makes a pass at least this often, in nanoseconds: between two passes it
-/// handles a message and sends the reply, such as a rank of MPI that copies and adds up 32 KiB, and may be preempted by the
-/// device thread of another process. What the thread finds earlier, the program would have found as well.
+/// handles a message and sends the reply, such as an MPI rank that copies and adds up 32 KiB, and may be preempted by the
+/// device thread of another process. Packets that the thread finds earlier would have been found by the program as well.
 pub(super) const GAP: u64 = 60_000;
 
-/// The evidence that a program polls too rarely: a look that finds packets counts for more than one that finds none,
+/// The evidence that a program polls too rarely: a check that finds packets counts for more than one that finds none,
 /// because the peer may be waiting for this process. With [`ENOUGH`] the thread watches the sockets.
 const FOUND: u32 = 3;
 const ENOUGH: u32 = 6;
 
-/// How many packets wake the thread before it dozes again to see whether that is still necessary. A thread that watches
-/// preempts the program that polls and takes its packets, so only a look from a doze tells. Packets that the program took
-/// count for [`VAIN`].
+/// After this many wakeups by packets, the thread dozes again to check whether watching is still necessary. A watching
+/// thread preempts the polling program and takes its packets, so only a check while dozing can show that. A wakeup for
+/// packets that the program took counts for [`VAIN`].
 const MAX_WAKEUPS: u32 = 64;
 const VAIN: u32 = 8;
 
-/// Looks of the maximum length after which the thread leaves the sockets to a waiting thread until it is woken.
+/// Consecutive checks after which the thread leaves the sockets to a waiting thread until it is woken.
 const IDLE_LOOKS: u32 = 20;
 
-/// What the device thread learned when it woke up.
+/// What the device thread found when it woke up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     /// Packets were waiting in a socket.
@@ -46,9 +45,9 @@ pub(super) struct Look {
     pub(super) found: bool,
     /// It was woken by a packet.
     pub(super) packet: bool,
-    /// How much later than it wanted it woke up, in nanoseconds.
+    /// How late it woke up, in nanoseconds.
     pub(super) late: u64,
-    /// A program polled or waited since the last look, or owns the device now.
+    /// A program polled or waited since the last check, or owns the device now.
     pub(super) polled: bool,
     /// A thread waits for packets now.
     pub(super) led: bool,
@@ -59,13 +58,13 @@ pub(super) struct Look {
 pub(super) struct Doze {
     mode: Mode,
     look: u64,
-    /// The factor by which looks are longer than usual.
+    /// The factor by which the interval is stretched.
     stretch: u64,
-    /// Evidence that packets are left lying.
+    /// Evidence that packets are left unread.
     evidence: u32,
     /// Wakeups left before the thread dozes.
     wakeups: u32,
-    /// Consecutive looks that found nothing while a thread waits.
+    /// Consecutive checks while a thread waits and no program polls.
     idle: u32,
 }
 
@@ -95,7 +94,7 @@ impl Doze {
 
     fn choose(&mut self, was: Mode, look: Look) -> Mode {
         if look.led && !look.polled {
-            // The thread that waits has been waiting since the last look.
+            // The waiting thread has been waiting since the last check.
             self.idle += 1;
             return if self.idle > IDLE_LOOKS { Mode::Detached } else { Mode::Dozing };
         }
@@ -110,7 +109,7 @@ impl Doze {
         if was == Mode::Watching && look.packet {
             self.wakeups = self.wakeups.saturating_sub(if look.received { 1 } else { VAIN });
             if self.wakeups == 0 {
-                // One look that finds packets is enough to watch again.
+                // One check that finds packets is enough to watch again.
                 self.evidence = self.evidence.min(ENOUGH - FOUND);
             }
         } else if look.found {
@@ -124,7 +123,7 @@ impl Doze {
         if self.wakeups > 0 { Mode::Watching } else { Mode::Dozing }
     }
 
-    /// When the thread looks again if it dozes.
+    /// When the thread checks again if it dozes.
     pub(super) fn deadline(&self, now: u64) -> u64 {
         now + self.look * self.stretch
     }
@@ -150,7 +149,7 @@ mod tests {
             })
             .collect();
         assert_eq!(times, [20_000, 40_000, 80_000, 160_000, 320_000, MAX_LOOK, MAX_LOOK]);
-        assert_eq!(doze.next(NOTHING), Mode::Watching, "it has stopped polling");
+        assert_eq!(doze.next(NOTHING), Mode::Watching, "the program has stopped polling");
         assert_eq!(doze.next(POLLED), Mode::Dozing);
         assert_eq!(doze.deadline(0), MIN_LOOK);
     }
@@ -160,16 +159,16 @@ mod tests {
         let mut doze = Doze::new();
         assert_eq!(doze.next(POLLED), Mode::Dozing);
         let found = Look { received: true, found: true, ..POLLED };
-        assert_eq!(doze.next(found), Mode::Dozing, "one may be chance");
-        assert_eq!(doze.deadline(0), MIN_LOOK, "but it looks again soon");
-        assert_eq!(doze.next(POLLED), Mode::Dozing, "the peer answers late");
+        assert_eq!(doze.next(found), Mode::Dozing, "one may be coincidence");
+        assert_eq!(doze.deadline(0), MIN_LOOK, "but the next check is soon");
+        assert_eq!(doze.next(POLLED), Mode::Dozing, "this check found nothing");
         assert_eq!(doze.next(found), Mode::Dozing);
         assert_eq!(doze.next(found), Mode::Watching);
         let woken = Look { received: true, packet: true, ..POLLED };
         for _ in 1..MAX_WAKEUPS {
             assert_eq!(doze.next(woken), Mode::Watching);
         }
-        assert_eq!(doze.next(woken), Mode::Dozing, "is it still necessary?");
+        assert_eq!(doze.next(woken), Mode::Dozing, "checks whether it is still necessary");
         assert_eq!(doze.next(found), Mode::Watching);
         let vain = Look { packet: true, ..POLLED };
         for _ in 1..MAX_WAKEUPS / VAIN {
@@ -203,6 +202,6 @@ mod tests {
             assert_eq!(doze.next(LED), Mode::Dozing);
         }
         assert_eq!(doze.next(LED), Mode::Detached);
-        assert_eq!(doze.next(Look { polled: true, ..LED }), Mode::Dozing, "it waits again");
+        assert_eq!(doze.next(Look { polled: true, ..LED }), Mode::Dozing, "the thread waits again");
     }
 }

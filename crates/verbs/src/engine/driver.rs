@@ -1,7 +1,7 @@
-//! What drives a device: receiving, timers and transmission, in passes that one thread at a time makes.
+//! Drives a device: receiving, timers and transmission, in passes that one thread at a time makes.
 //!
-//! Threads that post, poll or wait make passes themselves, and the device thread makes them when nobody else does. A
-//! thread that finds the device owned leaves a request and does not wait; see [`ferroce_sys::owned`].
+//! Threads that post, poll or wait make passes themselves; the device thread makes them when no other thread does. A
+//! thread that finds the device owned leaves a request for the owner and does not wait; see [`ferroce_sys::owned`].
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -28,26 +28,26 @@ use crate::faults::Faults;
 
 /// Receive from the sockets.
 pub(super) const RX: Requests = Requests::bit(0);
-/// Receive what other processes have forwarded.
+/// Receive packets that other processes have forwarded.
 pub(super) const MAILBOX: Requests = Requests::bit(1);
 /// Run expired timers.
 pub(super) const TIMERS: Requests = Requests::bit(2);
-/// Transmit what is queued.
+/// Transmit queued packets.
 pub(super) const TX: Requests = Requests::bit(3);
 
 /// The maximum number of receive calls before timers run: enough to drain a full socket buffer.
 const MAX_RX_BEFORE_TIMERS: usize = 256;
 
-/// Packets sent in one pass before it receives again.
+/// Packets sent in one pass before the next receive.
 const PACKETS_PER_PASS: usize = 256;
 
-/// Packets that a thread that posts sends in one call. It does not receive, so more would only wait for ACKs.
+/// Packets that a posting thread sends in one call. It does not receive, so more would only wait for ACKs.
 const PACKETS_PER_POST: usize = 1024;
 
-/// Polls of two CQs within this time are one: nanoseconds.
+/// Polls of different CQs within this many nanoseconds count as one.
 const SAME_POLL: u64 = 1_000;
 
-/// Passes that a thread that polls makes while there is more to send than one pass sends.
+/// Passes that a polling thread makes while there is more to send than one pass sends.
 const MAX_PASSES_PER_POLL: usize = 4;
 
 /// State that only the owner of the device uses.
@@ -61,9 +61,9 @@ pub(crate) struct Driver {
     pub(super) rings: RingState,
     deferral: Deferral,
     clock: FastClock,
-    /// When the last pass had received.
+    /// The time after the last pass received.
     pub(super) now: Instant,
-    /// When a thread that polled last found something to do.
+    /// When a polling thread last found something to do.
     busy_at: Instant,
 }
 
@@ -87,7 +87,7 @@ impl Driver {
         self.schedule.next_timer().into_iter().chain(self.local_flow.next_timer()).min()
     }
 
-    /// Whether packets are left to send that nothing blocks.
+    /// Whether unblocked packets are left to send.
     fn has_backlog(&self) -> bool {
         self.schedule.has_ready() && self.tx.blocked_route().is_none()
     }
@@ -108,7 +108,7 @@ impl Driver {
             || adapter.outbox.queued() != self.tx.taken()
     }
 
-    /// The program has made a call.
+    /// Called when the program makes a call.
     fn called(&mut self) {
         if self.schedule.owes_acks() {
             self.deferral.in_time();
@@ -128,8 +128,8 @@ impl Driver {
 
     /// Receives, runs timers and transmits. Returns whether anything was received or sent, so that there may be more.
     ///
-    /// With `defer`, ACKs of packets that completed something stay owed: the program is waiting for the completion, and
-    /// its next post or poll sends them.
+    /// With `defer`, ACKs of packets that completed something are deferred: the program is waiting for the completion,
+    /// and its next post or poll sends them.
     fn pass(&mut self, adapter: &Adapter, links: Links, defer: bool) -> bool {
         self.schedule.release_owed();
         self.rx.completed = false;
@@ -146,7 +146,7 @@ impl Driver {
         };
         if self.next_timer().is_some_and(|time| time <= now) {
             let _guard = Uncancellable::new();
-            // We may be late ourselves: the response may already be in the socket buffer.
+            // This thread may be late: the response may already be in the socket buffer.
             self.receive_forwarded(adapter);
             for _ in 0..MAX_RX_BEFORE_TIMERS {
                 if !self.receive_all(adapter, Links::All) {
@@ -155,7 +155,7 @@ impl Driver {
                 received = true;
             }
             now = self.read_clock();
-            // Pollers run timers as well: the device thread might never find a gap between two polls.
+            // Polling threads run timers as well: the device thread might never acquire the device between two polls.
             self.run_timers(adapter, now);
         }
         let defer = defer && self.deferral.allows();
@@ -193,16 +193,16 @@ impl Driver {
                 continue;
             }
             if inner.datagrams.is_some() {
-                // A datagram has waited for a full ring.
+                // A datagram has waited for space in a ring.
                 self.schedule.push(Arc::clone(&core));
             }
             self.schedule.set_timer(&core, &mut inner);
         }
     }
 
-    /// Accounts for what happened to a QP, and queues the QPs that wait for the credit it returned.
+    /// Updates the flow control of a QP, and queues the QPs that wait for the credit it returned.
     pub(super) fn update(&mut self, core: &Arc<Core>, inner: &mut Inner, lost: Loss) {
-        // What is in a ring takes no space in a socket.
+        // Packets in a ring take no space in a socket buffer.
         if inner.ring.is_some() {
             return;
         }
@@ -221,7 +221,7 @@ impl Driver {
     }
 }
 
-/// What the device thread found to do.
+/// What the passes of the device thread found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ran {
     /// Something was received or sent.
@@ -244,7 +244,7 @@ impl<'a> Pass<'a> {
         Self { adapter, guard: Some(guard), panicking: std::thread::panicking() }
     }
 
-    /// Publishes when the device has to be looked after next, for the device thread.
+    /// Publishes when the device needs its next pass, for the device thread.
     fn publish(&self) {
         let driver: &Driver = self;
         let signals = &self.adapter.signals;
@@ -266,7 +266,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Ends the pass. Returns the requests that came in meanwhile, with the pass to serve them.
+    /// Ends the pass. Returns the requests that arrived in the meantime, with the pass to serve them.
     fn release(mut self) -> Option<(Self, Requests)> {
         self.publish();
         self.check();
@@ -275,7 +275,7 @@ impl<'a> Pass<'a> {
         Some((self, requests))
     }
 
-    /// Ends the pass whatever is left to do, which the device thread then does.
+    /// Ends the pass, and leaves remaining work to the device thread.
     pub(super) fn hand_over(self) {
         let adapter = self.adapter;
         let (left, requests) = self.give_up();
@@ -286,9 +286,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Ends the pass of a thread that polls, whatever is left to do. It polls again soon, and if it does not, a device
-    /// thread that dozes will see; woken, that thread would send while this one polls in vain. Returns whether packets are
-    /// left to send.
+    /// Ends the pass of a polling thread, whatever is left to do. It polls again soon; if it does not, a dozing device
+    /// thread notices. Waking that thread would make it transmit while this one polls an owned device. Returns whether
+    /// packets are left to send.
     fn leave(self) -> bool {
         let adapter = self.adapter;
         let (left, requests) = self.give_up();
@@ -337,17 +337,17 @@ impl Drop for Pass<'_> {
 }
 
 impl Adapter {
-    /// Tells the program that the device has failed. No thread can own the driver any more.
+    /// Reports the failure of the device to the program. No thread can own the driver any more.
     fn fail(&self, reason: &str) {
         tracing::error!(device = self.device.name(), reason, "device fatal");
         self.port.state.raise(EventKind::DeviceFatal);
-        // The thread may be asleep.
+        // The device thread may be asleep.
         self.signals.wake();
     }
 
-    /// Queues a QP for transmission and drives the device, unless another thread does.
+    /// Queues a QP for transmission and drives the device, or requests that from the thread that owns it.
     pub(crate) fn kick(&self, core: &Arc<Core>) {
-        // Usually the device is free, and the list that other threads use is not needed.
+        // Usually the device is free, and the queue that other threads use is not needed.
         if let Some(guard) = self.driver.try_own() {
             let mut pass = Pass::new(self, guard);
             pass.schedule.push(Arc::clone(core));
@@ -358,8 +358,8 @@ impl Adapter {
         }
     }
 
-    /// As [`Adapter::kick`], for a QP that was just posted to and is still locked. A QP that sends through a ring has its turn
-    /// at once, unless others wait for theirs.
+    /// As [`Adapter::kick`], for a QP that was just posted to and is still locked. A QP that sends through a ring
+    /// transmits at once, unless other QPs are queued.
     pub(crate) fn kick_locked(&self, core: &Arc<Core>, mut inner: MutexGuard<'_, Inner>) {
         let guard = inner.ring.is_some().then(|| self.driver.try_own()).flatten();
         let Some(guard) = guard else {
@@ -380,21 +380,21 @@ impl Adapter {
         self.transmit(pass, now);
     }
 
-    /// Queues a QP for the next pass, by whichever thread. For requests that need not be sent at once.
+    /// Queues a QP for the next pass of any thread. For requests that need not be sent at once.
     pub(crate) fn hold(&self, core: &Arc<Core>) {
         self.posted.push(core);
     }
 
-    /// Transmits everything that is queued, or makes the current owner do it.
+    /// Transmits everything that is queued, or requests that from the current owner.
     ///
-    /// It never receives: the caller may hold locks that the handler of a packet takes.
+    /// It never receives, because the caller may hold locks that packet handlers take.
     pub(crate) fn drive(&self) {
         if let Some(guard) = self.driver.own_or_request(TX) {
             self.transmit(Pass::new(self, guard), now());
         }
     }
 
-    /// Transmits everything that is queued, for a thread that posts.
+    /// Transmits everything that is queued, for a posting thread.
     fn transmit(&self, mut pass: Pass<'_>, mut now: Instant) {
         pass.called();
         let mut left = Requests::NONE;
@@ -421,8 +421,8 @@ impl Adapter {
         pass.hand_over();
     }
 
-    /// Leaves requests to the device thread. All but TX are its own, and if it dozes, it looks again soon: waking it would
-    /// only preempt the program that polls.
+    /// Leaves requests to the device thread. All but TX are its own, and if it dozes, it checks again soon: waking it
+    /// would only preempt the polling program.
     fn pass_on(&self, requests: Requests) {
         if requests.intersects(TX) || !requests.is_empty() && !self.signals.looks_soon() {
             self.signals.wake();
@@ -435,7 +435,7 @@ impl Adapter {
         if !sleeps {
             self.signals.polled();
         }
-        // A program with several CQs polls them in turn: one pass is for all.
+        // A program with several CQs polls them in turn: one pass serves all.
         if self.last_poller.load(Ordering::Relaxed) != cq {
             let last = self.last_empty_pass.load(Ordering::Relaxed);
             if last != 0 && clock::now().saturating_sub(last) < SAME_POLL {
@@ -446,17 +446,17 @@ impl Adapter {
         self.make_pass();
     }
 
-    /// Makes a pass for a thread that spins: it will make another soon, so the device thread may leave the sockets to it.
+    /// Makes a pass for a spinning thread: it will make another soon, so the device thread may leave the sockets to it.
     pub(crate) fn spin_pass(&self) -> bool {
         self.signals.polled();
         self.make_pass()
     }
 
-    /// Makes a pass for a thread that waits for a completion, unless another thread owns the device. Returns whether the
-    /// thread has packets left to send, and should make another pass before it sleeps.
+    /// Makes a pass for a thread that waits for a completion, unless another thread owns the device. Returns whether
+    /// packets are left to send, so that the thread should make another pass before it sleeps.
     pub(crate) fn make_pass(&self) -> bool {
         if self.is_awaited() {
-            // The thread that destroys an object would never find the device free between two polls.
+            // Otherwise the thread that destroys an object would never find the device free between two polls.
             std::thread::yield_now();
         }
         let Some(guard) = self.driver.try_own() else { return false };
@@ -494,13 +494,13 @@ impl Adapter {
         pass.leave()
     }
 
-    /// Makes passes for the device thread until there is nothing left to do. Returns what there was, or `None` if another
-    /// thread owns the device and will make another pass.
+    /// Makes passes for the device thread until there is nothing left to do. Returns what they found, or `None` if
+    /// another thread owns the device and will make another pass.
     pub(super) fn run(&self, mailboxes: bool, links: Links) -> Option<Ran> {
         let requests = if mailboxes { RX.and(TIMERS).and(MAILBOX) } else { RX.and(TIMERS) };
         let mut pass = Pass::new(self, self.driver.own_or_request(requests)?);
         #[cfg(test)]
-        assert!(!self.panics.load(Ordering::Relaxed), "a test wants a panic");
+        assert!(!self.panics.load(Ordering::Relaxed), "panic requested by a test");
         if pass.schedule.owes_acks() {
             pass.deferral.late();
         }
@@ -515,7 +515,7 @@ impl Adapter {
             if self.is_awaited() {
                 break;
             }
-            // Packets that arrive later wake the thread: a pass to see whether there are any would be a waste.
+            // Packets that arrive later wake the thread, so a pass that checks for them would be wasted.
             if pass.rx.more || pass.has_backlog() {
                 continue;
             }
@@ -535,7 +535,7 @@ impl Adapter {
 }
 
 impl Driver {
-    /// Does what other threads requested, as far as it is not covered by a pass that is made anyway.
+    /// Serves requests of other threads: by a pass, or by transmission alone if only TX was requested.
     fn serve(&mut self, adapter: &Adapter, requests: Requests) {
         if requests.intersects(MAILBOX) {
             self.receive_forwarded(adapter);

@@ -137,7 +137,7 @@ impl Driver {
         let mut some = false;
         self.rx.more = false;
         if links == Links::Lively && self.rx.active == RINGS {
-            self.rings.look_for_packets();
+            self.rings.spin_for_packets();
         }
         let spares_quiet_links = links == Links::Lively
             && self.now.nanos_since(self.rx.quiet_links_read_at) < QUIET_LINK_INTERVAL;

@@ -1,4 +1,4 @@
-//! Which QPs a pass has to serve: those with packets to send, those that owe ACKs, and those whose timer expires.
+//! The QPs that a pass has to serve: those with packets to send, those that owe ACKs, and those whose timer expires.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,11 +13,11 @@ use std::sync::Mutex;
 use super::queue_pair::{Core, Inner};
 use crate::sync::lock;
 
-/// QPs that threads without the device have queued for transmission.
+/// QPs that threads queued for transmission without owning the device.
 #[derive(Debug, Default)]
 pub(crate) struct Posted {
     queue: Mutex<VecDeque<Arc<Core>>>,
-    /// Spares a pass the lock.
+    /// Whether the queue is nonempty, so that a pass need not lock it to check.
     some: AtomicBool,
 }
 
@@ -49,7 +49,7 @@ impl Posted {
 pub(super) struct Schedule {
     /// QPs that may have packets to send.
     ready: VecDeque<Arc<Core>>,
-    /// QPs that have nothing to send but positive ACKs, which may leave with the next packets.
+    /// QPs that have only positive ACKs to send, which may be sent with the next packets.
     owed: Vec<Arc<Core>>,
     /// Timers by QPN. An entry whose timer was postponed is detected when it expires.
     timers: BinaryHeap<Reverse<(Instant, u32)>>,
@@ -76,7 +76,7 @@ impl Schedule {
         posted.take(&mut self.ready);
     }
 
-    /// The next QP to serve. From here on a post queues it again.
+    /// Removes the next QP to serve. A later post queues it again.
     pub(super) fn pop(&mut self) -> Option<Arc<Core>> {
         let core = self.ready.pop_front()?;
         core.queued.store(false, Ordering::Release);
@@ -88,7 +88,7 @@ impl Schedule {
         !self.ready.is_empty()
     }
 
-    /// Queues a QP as far as it has something to send, after it received packets.
+    /// Queues a QP that received packets, if it has something to send, and updates its timer.
     pub(super) fn received(&mut self, core: &Arc<Core>, inner: &mut Inner) {
         match inner.endpoint.pending() {
             Pending::Nothing => {}
@@ -102,7 +102,7 @@ impl Schedule {
         self.set_timer(core, inner);
     }
 
-    /// Lets the owed ACKs be sent, behind everything that is queued already.
+    /// Queues the QPs that owe ACKs, after everything that is queued already.
     #[inline]
     pub(super) fn release_owed(&mut self) {
         if self.owed.is_empty() {
@@ -128,7 +128,7 @@ impl Schedule {
         }
     }
 
-    /// Sets the timer of a QP, unless it expires earlier.
+    /// Sets the timer of a QP, unless it already expires earlier.
     pub(super) fn wake_at(&mut self, core: &Core, inner: &mut Inner, time: Instant) {
         if inner.timer.is_none_or(|standing| time < standing) {
             inner.timer = Some(time);
@@ -140,7 +140,7 @@ impl Schedule {
         self.timers.peek().map(|Reverse((time, _))| *time)
     }
 
-    /// Removes the next entry that is due: its time and QPN.
+    /// Removes the next expired entry, and returns its time and QPN.
     pub(super) fn pop_timer(&mut self, now: Instant) -> Option<(Instant, Qpn)> {
         let &Reverse((time, number)) = self.timers.peek().filter(|entry| entry.0.0 <= now)?;
         self.timers.pop();

@@ -174,7 +174,7 @@ pub(crate) fn run(adapter: &Adapter) {
         // Beside a program that polls there may be no processor to spin on.
         while mode == Mode::Watching && !polled && waited.as_ref().is_ok_and(|&ready| ready == 0) {
             // Announcing a sleep that ends at once would cost both processes several system calls.
-            found = adapter.rings.look_for_packets();
+            found = adapter.rings.spin_for_packets();
             if !found && spin.wait(clock::now()).is_none_or(|until| until >= deadline) {
                 break;
             }

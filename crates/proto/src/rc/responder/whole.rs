@@ -1,5 +1,5 @@
-//! Whole messages: a shorter way than the checks one by one, with the same result, for a SEND or RDMA WRITE of one packet, or of one
-//! run, which most messages are.
+//! Whole messages: the receive fast path for a SEND or RDMA WRITE of one packet or one run, as most messages are. The
+//! result is that of the slow path, which makes the checks one by one.
 
 use alloc::collections::VecDeque;
 
@@ -14,20 +14,20 @@ use crate::rc::responses::ResponseKind;
 use crate::receive::ReceiveQueue;
 use crate::work::{Completion, CompletionKind, MAX_MESSAGE, Status};
 
-/// The packet of a message of one packet, or of one run, without immediate data.
+/// A message of one packet, or of one run, without immediate data.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     /// The base transport header.
     pub bth: &'a Bth,
     /// The RETH of an RDMA WRITE.
     pub reth: Option<&'a Reth>,
-    /// The payload: all of it.
+    /// The whole payload.
     pub payload: &'a [u8],
 }
 
 impl Responder {
-    /// Executes the message that this packet, or run of `packets`, is. False if it is not one, or if a check would fail: then
-    /// nothing has changed that [`Responder::handle_request`], which decides, would not change as well.
+    /// Executes a message that is one packet, or one run of `packets`. Returns false if it is not one, or if a check
+    /// would fail: [`Responder::handle_request`] then decides, and changes whatever has been changed here as well.
     #[inline]
     pub(in crate::rc) fn handle_whole(
         &mut self,
@@ -49,7 +49,7 @@ impl Responder {
             && self.receive.is_none();
         let length = payload.len();
         let fits = match packets {
-            // A division is slow.
+            // Avoids the division, which is slow.
             1 => length <= usize::from(config.mtu),
             _ => length > 0 && length.div_ceil(config.mtu.into()) == packets as usize,
         };

@@ -1,8 +1,8 @@
-//! Datagrams through rings: each may go to another process, so the ring is chosen for each of them.
+//! UD datagrams over rings. Each datagram may go to another process, so the ring is looked up per datagram.
 //!
-//! The ring to a process is made when the first datagram to it is posted, by the thread that posts: this takes system calls.
-//! A datagram may be lost, so unlike a connection it does not wait for a process that has stopped. Where a ring stays full
-//! for [`PATIENCE`], datagrams to it are dropped until the receiver reads again.
+//! The thread that posts the first datagram to a process creates the ring, because that takes system calls. Unlike the
+//! packets of a connection, datagrams may be lost, so they do not wait for a process that has stopped: if a ring stays
+//! full for [`PATIENCE`], datagrams to it are dropped until the receiver reads again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,14 +23,14 @@ use super::tx::{Written, wait_for_ring, write_packet};
 use super::{RingRoute, RingTo, Rings};
 use crate::sync::lock;
 
-/// How long datagrams wait for space in a ring.
+/// How long datagrams wait for space in a full ring.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// After this many nanoseconds, a process that accepted no ring is asked again: another one may have its slot.
+/// Nanoseconds until a connect to a process that accepted no ring is retried: another process may own the slot by then.
 const ASKED_AGAIN: u64 = 1_000_000_000;
 
 impl Adapter {
-    /// Makes the ring for a datagram that is about to be posted, if its receiver is on this host and accepts rings.
+    /// Creates the ring for a datagram that is about to be posted, if its receiver is on this host and accepts rings.
     pub(crate) fn prepare_datagram(&self, route: &Route, destination: Qpn) {
         let host = route.destination.ip();
         let is_local = destination != Qpn::MULTICAST && destination.0 >= 3;
@@ -54,7 +54,7 @@ impl Adapter {
 }
 
 impl Rings {
-    /// The ring to a process, if there is one.
+    /// The ring to a process, if there is one and the process has not exited.
     fn existing(&self, receiver: Receiver) -> Option<Arc<RingTo>> {
         let outgoing = lock(&self.outgoing);
         outgoing.get(&receiver).filter(|ring| !ring.ended.load(Ordering::Relaxed)).cloned()
@@ -62,7 +62,7 @@ impl Rings {
 }
 
 impl RingTo {
-    /// The ring is full. Returns whether it has been for so long that datagrams are dropped.
+    /// Called when the ring is full. Returns whether it has been full for [`PATIENCE`], so that datagrams are dropped.
     fn is_stalled(&self, now: Instant) -> bool {
         let since = self.full_since.load(Ordering::Relaxed);
         if since == 0 {
@@ -73,7 +73,7 @@ impl RingTo {
 }
 
 impl Driver {
-    /// Transmits the next datagram of a UD QP, which goes to a process on this host, through a ring. `None` if there is no
+    /// Transmits the next datagram of a UD QP to a process on this host through its ring. Returns `None` if there is no
     /// ring to that process.
     pub(in crate::engine) fn transmit_datagram(
         &mut self,
@@ -97,15 +97,15 @@ impl Driver {
         let sent = match written {
             Written::Packets(_) => {
                 route.to.full_since.store(0, Ordering::Relaxed);
-                route.to.show(&mut producer);
+                route.to.publish(&mut producer);
                 Sent::Packet
             }
             Written::Nothing => Sent::Nothing,
             Written::Full if route.to.is_stalled(now) => {
-                // As if the network had lost it.
+                // Poll the datagram and drop it, as if the network had lost it.
                 let mut budget = Budget::UNLIMITED;
                 inner.endpoint.poll_transmit(now, &mut budget, &mut &*adapter.memory);
-                tracing::debug!(qpn = core.number.0, "datagram dropped: its receiver has stopped");
+                tracing::debug!(qpn = core.number.0, "datagram dropped: ring full for too long");
                 Sent::Packet
             }
             Written::Full => match wait_for_ring(adapter, core, &route.to, &mut producer) {
@@ -113,7 +113,7 @@ impl Driver {
                     self.schedule.wake_at(core, inner, now + PATIENCE);
                     Sent::Nothing
                 }
-                // There is space by now.
+                // Space has become available in the meantime.
                 TurnEnd::Over | TurnEnd::Blocked => Sent::Later,
             },
         };

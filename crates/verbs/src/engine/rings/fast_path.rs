@@ -1,6 +1,6 @@
-//! The receive fast path: a record that is a SEND or RDMA WRITE message of one packet without immediate data, or a positive ACK, for
-//! an RC QP from its peer. The slow path, which makes the same decisions one by one, handles all others, and each that fails a check
-//! here.
+//! The receive fast path, for records that hold a single-packet SEND or RDMA WRITE without immediate data, or a
+//! positive ACK, for an RC QP from its peer. All other records, and those that fail a check here, take the slow path,
+//! which makes the same decisions one by one.
 
 use ferroce_proto::rc::Message;
 use ferroce_proto::time::Instant;
@@ -15,7 +15,7 @@ use super::super::rx::is_default_partition;
 use super::INFO;
 use crate::headers::ICRC;
 
-/// Compares by words, without the call that a comparison of arrays is.
+/// Compares word by word, inline: comparing arrays would call a function.
 #[inline(always)]
 fn is_same(one: &[u8; INFO], other: &[u8; INFO]) -> bool {
     let words = one.chunks(8).zip(other.chunks(8));
@@ -27,8 +27,8 @@ fn is_same(one: &[u8; INFO], other: &[u8; INFO]) -> bool {
 }
 
 impl Driver {
-    /// Handles the record of this length, which was copied as a whole. Returns false if it has changed nothing, and the slow path
-    /// has to handle the record.
+    /// Handles a record of `length` bytes that was copied completely. Returns false, with no state changed, if the slow
+    /// path has to handle it.
     #[inline]
     pub(super) fn receive_fast(
         &mut self,

@@ -1,12 +1,12 @@
-//! Packets between processes of one user on one host, through memory that they share.
+//! Packets between processes of one user on one host, through shared memory.
 //!
-//! A ring takes the place of the sockets and of the flow control: its space is what may be in flight. Everything above
-//! stays what it is, from the transports to captures and faults. A QP's packets go through the ring from the moment it
-//! is ready to receive, if its peer is a process on this host that accepts rings ([`ferroce_sys::Hub`]), and through the
-//! sockets otherwise. Packets from both are accepted.
+//! A ring replaces the sockets and their flow control: its space bounds what may be in flight. The layers above are
+//! unchanged, from the transports to captures and faults. Once a QP is ready to receive, its packets go through a ring
+//! if its peer is a process on this host that accepts rings ([`ferroce_sys::Hub`]), and through the sockets otherwise.
+//! Packets from both paths are accepted.
 //!
-//! A record is a packet, or a run of them ([`run`]), behind the metadata that a socket would have reported. The ICRC is computed only where the packet
-//! is captured: memory does not flip bits.
+//! A record is a packet or a run of packets ([`run`]), preceded by the metadata that a socket would report. The ICRC is
+//! computed only for captures and injected faults, because memory does not flip bits.
 
 mod datagrams;
 mod fast_path;
@@ -25,6 +25,7 @@ use ferroce_sys::{Change, Hub, Incoming, Outgoing, RxInfo, record_header};
 use ferroce_wire::number::Qpn;
 
 use super::adapter::{Adapter, now};
+use super::counters::Counters;
 use super::driver::Driver;
 use super::flow::Receiver;
 use super::link::Route;
@@ -34,16 +35,16 @@ use crate::headers::Headers;
 use crate::options::Local;
 use crate::sync::lock;
 
-/// The bytes of a ring: enough that both sides rarely wait for each other, and little enough for their caches.
+/// The size of a ring in bytes: large enough that the two sides rarely wait for each other, small enough for their caches.
 const RING_SIZE: usize = 1 << 20;
 
-/// How often a thread that spins looks at the rings between two looks at the sockets.
-const LOOKS: usize = 32;
+/// How often a spinning thread polls the rings between two polls of the sockets.
+const SPINS: usize = 32;
 
-/// How often a pass of a program that polls looks at the rings before it does the rest.
-const LOOKS_PER_PASS: usize = 64;
+/// How often a pass of a polling program polls the rings before it does the rest.
+const SPINS_PER_PASS: usize = 64;
 
-/// Bytes before the packet in a record.
+/// Bytes of metadata before the packet in a record.
 const INFO: usize = record_header::LENGTH;
 const MAX_RECORD: usize = INFO + MAX_PACKET + run::MAX_PAYLOAD;
 
@@ -53,15 +54,15 @@ pub(crate) struct Rings {
     /// `None` if packets between local processes go through sockets.
     hub: Option<Hub>,
     incoming: Mutex<Arc<[Arc<Incoming>]>>,
-    /// Changes with `incoming`.
+    /// Incremented when `incoming` changes.
     version: AtomicU32,
     outgoing: Mutex<HashMap<Receiver, Arc<RingTo>>>,
-    /// Receivers of datagrams that accepted no ring, and when they are asked again.
+    /// Receivers of datagrams that accepted no ring, and when a connect to them is retried.
     without: Mutex<HashMap<Receiver, u64>>,
-    /// Rings that QPs wait for.
+    /// Full rings that QPs wait for, and whether there are any.
     full: Mutex<Vec<Arc<RingTo>>>,
     is_full: AtomicBool,
-    /// Rings to processes that have ended; and whether there are any.
+    /// Rings to processes that have exited, and whether there are any.
     ending: Mutex<Vec<Arc<RingTo>>>,
     is_ending: AtomicBool,
 }
@@ -72,21 +73,21 @@ pub(crate) struct RingTo {
     ring: Outgoing,
     /// QPs that wait for space.
     waiting: Mutex<VecDeque<Arc<Core>>>,
-    /// The other process has ended, or what it wrote makes no sense.
+    /// The other process has exited, or has written an invalid position.
     ended: AtomicBool,
-    /// Since when datagrams have found it full, in nanoseconds; 0 if the last one did not.
+    /// Since when datagrams have found the ring full, in nanoseconds; 0 if the last one found space.
     full_since: AtomicU64,
 }
 
-/// A QP's way to its peer, or to the receiver of a datagram.
+/// A QP's path through a ring to its peer, or to the receiver of a datagram.
 #[derive(Debug)]
 pub(crate) struct RingRoute {
     to: Arc<RingTo>,
-    /// The route that its packets would have otherwise.
+    /// The route that its packets would take through a socket.
     path: Route,
     /// The metadata of its packets.
     info: [u8; INFO],
-    /// The end of its last packet in the ring.
+    /// The position in the ring after its last packet.
     sent: u64,
 }
 
@@ -105,29 +106,30 @@ impl RingRoute {
         Self { to, path, info, sent: 0 }
     }
 
-    /// Whether packets of this route can still take it.
+    /// Whether packets with this route can still be sent through the ring.
     fn serves(&self, path: &Route) -> bool {
         self.path == *path && !self.to.ended.load(Ordering::Relaxed)
     }
 
-    /// Whether the peer has not yet received all packets: it is busy or stopped.
+    /// Whether the peer has not yet read all packets from the ring: it is busy or stopped.
     pub(super) fn is_unread(&self) -> bool {
         !self.to.ended.load(Ordering::Relaxed) && self.to.ring.producer.lock().is_unread(self.sent)
     }
 }
 
-/// The part that only the thread that makes a pass uses.
+/// State that only the owner of the device uses.
 #[derive(Debug)]
 pub(super) struct RingState {
     incoming: Vec<Arc<Incoming>>,
     version: u32,
-    /// The QP of the last packet, and the version of the table that it was found in: the next is often for the same.
+    /// The QP of the last packet, and the version of the QP table in which it was found: the next packet is often for
+    /// the same QP.
     last_core: Option<(u32, Arc<Core>)>,
-    /// A record, copied out of its ring.
+    /// The buffer into which records are copied out of their rings.
     record: Box<[u8]>,
-    /// The last metadata: the next is often the same.
+    /// The metadata of the last record: that of the next is often the same.
     last: Option<Metadata>,
-    /// What was received in this burst and is not counted yet.
+    /// What was received in this burst and is not yet counted.
     received: Uncounted,
 }
 
@@ -144,12 +146,21 @@ impl Uncounted {
         self.packets += packets;
         self.bytes += bytes;
     }
+
+    /// Adds the counts to the counters of the device, and resets them.
+    #[inline]
+    fn move_to(&mut self, counters: &Counters) {
+        let Self { packets, bytes } = std::mem::take(self);
+        if packets > 0 {
+            counters.received_locally(packets, bytes);
+        }
+    }
 }
 
-/// The metadata of a record.
+/// The parsed metadata of a record.
 #[derive(Debug)]
 struct Metadata {
-    /// As it was in the ring.
+    /// As encoded in the ring.
     bytes: [u8; INFO],
     info: RxInfo,
     headers: Headers,
@@ -169,32 +180,32 @@ impl RingState {
 }
 
 impl RingState {
-    /// Looks several times whether there are packets, for a program that polls: an empty pass takes as long as twenty looks.
+    /// Polls the rings several times, for a polling program: an empty pass takes as long as twenty polls of the rings.
     #[inline]
-    pub(super) fn look_for_packets(&self) {
+    pub(super) fn spin_for_packets(&self) {
         if let [only] = &self.incoming[..] {
-            let _ = (0..LOOKS_PER_PASS).any(|_| only.consumer.look());
+            let _ = (0..SPINS_PER_PASS).any(|_| only.consumer.has_records());
             return;
         }
-        let looks = LOOKS_PER_PASS / self.incoming.len().max(1);
-        let _ = (0..looks).any(|_| self.incoming.iter().any(|ring| ring.consumer.look()));
+        let looks = SPINS_PER_PASS / self.incoming.len().max(1);
+        let _ = (0..looks).any(|_| self.incoming.iter().any(|ring| ring.consumer.has_records()));
     }
 
-    /// Releases a destroyed QP.
+    /// Drops the reference to a destroyed QP.
     pub(super) fn forget(&mut self, core: &Arc<Core>) {
         self.last_core.take_if(|(_, last)| Arc::ptr_eq(last, core));
     }
 }
 
 impl Rings {
-    /// Accepts rings at these addresses, unless packets are to go through sockets.
+    /// Accepts rings at these addresses, unless `local` selects sockets.
     pub(super) fn new(
         local: Local,
         mut addresses: impl Iterator<Item = SocketAddr>,
         slot: u8,
     ) -> Self {
         let hub = (local == Local::Memory).then(Hub::new).and_then(Result::ok);
-        // A process that cannot announce itself does not offer rings, so that both directions take the same way.
+        // A process that cannot announce itself does not offer rings either, so that both directions take the same path.
         let hub = hub.filter(|hub| addresses.all(|at| hub.announce(at, slot)));
         Self {
             hub,
@@ -209,7 +220,7 @@ impl Rings {
         }
     }
 
-    /// What the device thread watches to accept rings and to notice the end of their processes.
+    /// What the device thread watches to accept rings and to notice when their processes exit.
     pub(super) fn hub(&self) -> Option<&Hub> {
         self.hub.as_ref()
     }
@@ -219,15 +230,15 @@ impl Rings {
         self.hub.is_some() && lock(&self.incoming).iter().any(|ring| !ring.consumer.is_empty())
     }
 
-    /// Looks several times whether there are packets, in about the time of one system call.
-    pub(super) fn look_for_packets(&self) -> bool {
-        (0..LOOKS).any(|_| {
+    /// Polls the rings several times, in about the time of one system call. Returns whether there are packets.
+    pub(super) fn spin_for_packets(&self) -> bool {
+        (0..SPINS).any(|_| {
             std::hint::spin_loop();
             self.has_packets()
         })
     }
 
-    /// Announces that a thread will wait for the bells, which are readable if there are packets already.
+    /// Requests wakeups for a thread that is about to wait for [`Hub::bells`], which is readable at once if there are packets already.
     pub(crate) fn sleep(&self) {
         if let Some(hub) = &self.hub {
             let rings = Arc::clone(&lock(&self.incoming));
@@ -235,12 +246,12 @@ impl Rings {
         }
     }
 
-    /// Whether a ring that QPs wait for has space again.
+    /// Whether a full ring that QPs wait for has space again.
     fn has_space(&self) -> bool {
         if !self.is_full.load(Ordering::Relaxed) {
             return false;
         }
-        // A copy: the thread that makes a pass takes the two locks in the other order.
+        // A copy, so that the locks are not nested: the owner of the device takes the two in the opposite order.
         let full = lock(&self.full).clone();
         full.iter().any(|to| {
             let mut producer = to.ring.producer.lock();
@@ -257,12 +268,12 @@ impl Rings {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// The ring to a process, made if there is none.
+    /// The ring to a process, created if there is none.
     fn connect(&self, receiver: Receiver, address: SocketAddr) -> Option<Arc<RingTo>> {
         let hub = self.hub.as_ref()?;
         let mut outgoing = lock(&self.outgoing);
         if let Some(ring) = outgoing.get(&receiver) {
-            // Another process may have the slot by now.
+            // Another process may own the slot by now.
             if !ring.ended.load(Ordering::Relaxed) && !ring.ring.has_ended() {
                 return Some(Arc::clone(ring));
             }
@@ -281,7 +292,7 @@ impl Rings {
 }
 
 impl Adapter {
-    /// The way of a QP's packets to a peer on this host, if they can go through memory.
+    /// The path of a QP's packets through a ring to a peer on this host, if the peer accepts rings.
     pub(crate) fn ring_to(&self, route: &Route, peer: Qpn) -> Option<RingRoute> {
         self.rings.hub()?;
         if !self.port.is_here(route.destination.ip()) || peer.0 < 3 {
@@ -292,7 +303,7 @@ impl Adapter {
         Some(RingRoute::new(self, to, *route))
     }
 
-    /// Accepts rings, and notes the end of processes. For the device thread.
+    /// Accepts rings, and records which processes have exited. Called by the device thread.
     pub(super) fn run_hub(&self) {
         let Some(hub) = self.rings.hub() else { return };
         for change in hub.run() {
@@ -311,8 +322,8 @@ impl Adapter {
 }
 
 impl Driver {
-    /// Fails the requests that are in flight to processes that have ended. Called when all that they had sent was
-    /// received: the last ACK may be among it.
+    /// Fails the requests in flight to processes that have exited. Called after everything that they sent was received,
+    /// because the last ACK may be among it.
     fn end_rings(&mut self, adapter: &Adapter) {
         adapter.rings.is_ending.store(false, Ordering::Relaxed);
         let ending = std::mem::take(&mut *lock(&adapter.rings.ending));

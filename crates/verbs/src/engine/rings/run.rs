@@ -1,9 +1,9 @@
-//! Runs: packets of one message that are one record, so that the path MTU does not limit what is copied at once.
+//! Runs: consecutive packets of one message in one record, so that the path MTU does not limit how much is copied at once.
 //!
-//! A run of MIDDLE packets is the first of them with the payload of all, and its ACK request is that of the last. A run of all
-//! packets of a message or of a READ response is the ONLY packet that it would be with a larger MTU. Both are what the
-//! transport handles as one (`QueuePair::handle_run`). They exist only in rings: where packets are captured or faults are
-//! injected, each is a packet of its own.
+//! A run of MIDDLE packets has the header of the first, the ACK request of the last, and the payload of all. A run of
+//! all packets of a message or of a READ response is the ONLY packet that it would be with a larger MTU. The transport
+//! handles either in one call (`QueuePair::handle_run`). Runs exist only in rings: where packets are captured or faults
+//! are injected, each packet is separate.
 
 use ferroce_wire::number::Psn;
 use ferroce_wire::opcode::{Opcode, Position, Transport};
@@ -11,34 +11,34 @@ use ferroce_wire::transport::{Aeth, Bth};
 
 use crate::headers::ICRC;
 
-/// The payload of a run: enough that its headers do not matter, and little enough that both sides copy at the same time.
+/// The maximum payload of a run: large enough that its headers do not matter, small enough that both sides copy in parallel.
 pub(super) const MAX_PAYLOAD: usize = 64 << 10;
 
-/// The packets of the longest run.
+/// The maximum number of packets in a run.
 #[inline]
 pub(super) fn max_packets(mtu: u16) -> u32 {
-    // Path MTUs are powers of two, and a division is slow.
+    // A shift, because path MTUs are powers of two and division is slow.
     (MAX_PAYLOAD >> mtu.checked_ilog2().unwrap_or(0)) as u32
 }
 
-/// The bytes that the packets of a run would have more than the run has.
+/// How many bytes longer the separate packets would be than the run.
 #[inline]
 pub(super) fn overhead(bth: &Bth, packets: u32) -> usize {
     if packets == 1 {
         return 0;
     }
-    // The last packet of a READ response has an AETH, as the first has.
+    // Both the first and the last packet of a READ response have an AETH.
     let is_read = bth.opcode == Opcode::RC_RDMA_READ_RESPONSE_ONLY;
     (packets as usize - 1) * (Bth::LEN + ICRC) + if is_read { Aeth::LEN } else { 0 }
 }
 
-/// The packets of a run that starts with this header; 1 if it is a single packet.
+/// The number of packets in a run that starts with this header; 1 for a single packet.
 #[inline]
 pub(super) fn packets(bth: &Bth, payload: usize, mtu: u16) -> u32 {
     if is_single(payload, mtu) { 1 } else { packets_of_long(bth, payload, mtu) }
 }
 
-/// Whether so much payload is one packet, whatever its header.
+/// Whether a payload of this length fits in one packet, whatever its header.
 #[inline]
 pub(super) fn is_single(payload: usize, mtu: u16) -> bool {
     payload <= usize::from(mtu)
@@ -47,18 +47,18 @@ pub(super) fn is_single(payload: usize, mtu: u16) -> bool {
 fn packets_of_long(bth: &Bth, payload: usize, mtu: u16) -> u32 {
     let mtu = usize::from(mtu).max(1);
     match Kind::of(bth) {
-        // The transport refuses what is not a multiple.
+        // The transport rejects a length that is not a multiple of the MTU.
         Some(Kind::Middle) => (payload / mtu).max(1) as u32,
         Some(Kind::Whole { .. }) => payload.div_ceil(mtu).max(1) as u32,
         None => 1,
     }
 }
 
-/// What packets may form a run.
+/// The kinds of runs.
 enum Kind {
     /// MIDDLE packets.
     Middle,
-    /// All packets of a message or of a READ response, with these opcodes if each is on its own: FIRST, MIDDLE and LAST.
+    /// All packets of a message or of a READ response. As separate packets they have these opcodes: FIRST, MIDDLE and LAST.
     Whole { opcodes: [Opcode; 3] },
 }
 
@@ -89,14 +89,14 @@ impl Kind {
     }
 }
 
-/// The bytes of payload in a record of a packet or a run, which are `behind` its BTH.
+/// The payload length of a packet or run with `behind` bytes after its BTH.
 #[inline]
 pub(super) fn payload(bth: &Bth, behind: usize) -> usize {
     let headers = bth.opcode.info().map_or(0, |info| info.extensions_len);
     behind.saturating_sub(headers + usize::from(bth.pad) + ICRC)
 }
 
-/// Calls `each` with the packets of a run, from the BTH to the place of the ICRC.
+/// Calls `each` with every packet of a run, from the BTH to the space for the ICRC.
 pub(super) fn split(run: &[u8], mtu: u16, mut each: impl FnMut(&mut [u8])) {
     let Some((header, rest)) = run.split_first_chunk::<{ Bth::LEN }>() else { return };
     let bth = Bth::parse(header);
@@ -127,7 +127,7 @@ pub(super) fn split(run: &[u8], mtu: u16, mut each: impl FnMut(&mut [u8])) {
         };
         packet.clear();
         packet.extend_from_slice(&bth.to_bytes());
-        // The last packet of a READ response has an AETH, as the first has; only the first packet of a WRITE has a RETH.
+        // The first and the last packet of a READ response have an AETH; only the first packet of a WRITE has a RETH.
         let has_headers = opcode.info().is_some_and(|info| info.extensions_len > 0);
         packet.extend_from_slice(if has_headers { extensions } else { &[] });
         packet.extend_from_slice(part);

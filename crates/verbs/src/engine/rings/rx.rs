@@ -1,4 +1,4 @@
-//! A packet's way in through a ring.
+//! Receiving packets from rings.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,24 +21,25 @@ use super::super::driver::Driver;
 use super::super::queue_pair::{Core, Inner};
 use super::super::rx::{CONGESTION_EXPERIENCED, ReceivedPacket, destination};
 use super::tx::write_ack;
-use super::{INFO, MAX_PACKET, Metadata, RING_SIZE, RingState, Uncounted, run};
+use super::{INFO, MAX_PACKET, Metadata, RING_SIZE, RingState, run};
 use crate::headers::{Headers, ICRC};
 use crate::sync::lock;
 
-/// The maximum number of records and bytes taken from a ring in one pass, and after how many bytes their space is given back.
+/// The maximum number of records and bytes taken from a ring in one pass, and the number of bytes after which their
+/// space is released.
 const MAX_BURST: usize = 64;
 const MAX_BURST_BYTES: usize = 256 << 10;
 const RELEASE: usize = 32 << 10;
 
-/// The sender's program awaits the ACK of a marked record. It is sent before the burst is over, but not before the first few
-/// records, and not again before this many more: the end of the burst acknowledges all.
+/// The sender's program waits for the ACK of a marked record, so it is sent before the burst ends, but only after the
+/// first [`FEW`] records, and again only after this many more: the end of the burst acknowledges all.
 const ACK_INTERVAL: usize = 16;
 
-/// So few records are handled in less time than a timer needs to be exact.
+/// So few records are handled in less time than the accuracy that timers need.
 const FEW: usize = 4;
 
 impl RingState {
-    /// Looks up the rings to receive from.
+    /// Updates the list of rings to receive from.
     #[inline]
     fn refresh(&mut self, adapter: &Adapter) {
         let version = adapter.rings.version.load(Ordering::Acquire);
@@ -48,12 +49,12 @@ impl RingState {
         }
     }
 
-    /// Takes the next record of a ring. The payload of a long one stays there.
+    /// Takes the next record from a ring. The payload of a long one stays in the ring.
     fn take<'a>(&mut self, ring: &'a Incoming) -> Result<Option<Taken<'a>>, Broken> {
         ring.consumer.take_start(&mut self.record, INFO + MAX_PACKET, INFO + Bth::LEN + Reth::LEN)
     }
 
-    /// Copies what is left of a record behind its start.
+    /// Copies the rest of a record of which only the start was copied.
     #[inline]
     fn complete(&mut self, taken: &Taken<'_>) {
         if taken.copied == taken.length {
@@ -62,7 +63,7 @@ impl RingState {
         taken.rest().copy_to(&mut self.record[taken.copied..taken.length]);
     }
 
-    /// The packets of the record, which is this long, by its first header.
+    /// The number of packets in the record of this length, according to its first header.
     #[inline]
     fn packets(&self, length: usize, mtu: u16) -> u32 {
         let behind = length.saturating_sub(INFO + Bth::LEN);
@@ -73,8 +74,8 @@ impl RingState {
         header.map(Bth::parse).map_or(1, |bth| run::packets(&bth, run::payload(&bth, behind), mtu))
     }
 
-    /// The metadata of the record, and the record itself; `None` if it makes no sense. What comes from a process on this
-    /// host cannot come from the address of another, whatever that process writes.
+    /// The metadata of the record, and the record itself; `None` if the metadata is malformed. Both addresses must be
+    /// local: a process on this host cannot send from the address of another host, whatever it writes.
     #[inline]
     fn info(&mut self, adapter: &Adapter) -> Option<(&Metadata, &mut [u8])> {
         let (found, _) = self.record.split_first_chunk::<INFO>()?;
@@ -98,7 +99,7 @@ impl Metadata {
 }
 
 impl Driver {
-    /// Receives from all rings. Returns whether there was anything.
+    /// Receives from all rings. Returns whether there were packets.
     pub(in crate::engine) fn receive_from_rings(&mut self, adapter: &Adapter) -> bool {
         self.rings.refresh(adapter);
         self.resume_rings(adapter);
@@ -106,7 +107,7 @@ impl Driver {
         if adapter.rings.is_ending.load(Ordering::Acquire) {
             let _guard = Uncancellable::new();
             self.rings.refresh(adapter);
-            // Others may go on sending, but a ring does not hold more than this.
+            // Other processes may go on sending, but a ring does not hold more than this.
             let bursts =
                 (0..RING_SIZE / MAX_BURST / 64).take_while(|_| self.receive_bursts(adapter));
             some |= bursts.count() > 0;
@@ -115,13 +116,13 @@ impl Driver {
         some
     }
 
-    /// Receives a burst from each ring that has packets. Returns whether one had.
+    /// Receives a burst from each ring that has packets. Returns whether any had.
     fn receive_bursts(&mut self, adapter: &Adapter) -> bool {
         let mut some = false;
-        // Taken out while the packets in the rings change the rest of the state.
+        // Moved out, because handling packets borrows the rest of the state mutably.
         let incoming = std::mem::take(&mut self.rings.incoming);
         for ring in &incoming {
-            if !ring.consumer.look() {
+            if !ring.consumer.has_records() {
                 if ring.has_ended() {
                     adapter.rings.change(|list| list.retain(|ring| !ring.has_ended()));
                 }
@@ -129,7 +130,7 @@ impl Driver {
             }
             some = true;
             if self.receive_from(adapter, ring) == Err(Broken) {
-                tracing::debug!("a process on this host has written nonsense");
+                tracing::debug!("ring closed: a local process wrote an invalid position or length");
                 count(adapter.counters.malformed());
                 if let Some(hub) = adapter.rings.hub() {
                     hub.close(ring.id);
@@ -142,12 +143,12 @@ impl Driver {
         some
     }
 
-    /// Receives packets of one ring, in runs for the same QP.
+    /// Receives packets from one ring. Consecutive packets for the same QP are handled under one lock.
     fn receive_from(&mut self, adapter: &Adapter, ring: &Incoming) -> Result<(), Broken> {
         let now = self.read_clock();
         let mut result = Ok(());
         let (mut taken, mut bytes, mut kept) = (0, 0, 0);
-        // A capture that begins during the burst gets the packets from the next one on.
+        // A capture that starts during the burst gets the packets from the next burst on.
         let may_be_fast = adapter.tap().is_none();
         let mut unacknowledged = ACK_INTERVAL - FEW;
         let mut next = self.rings.take(ring)?;
@@ -169,7 +170,7 @@ impl Driver {
                             self.ring_packet(adapter, core, inner, &record, now);
                         }
                     }
-                    // Faults may delay a packet until others have come.
+                    // Injected faults may delay a packet until later ones have arrived.
                     _ => {
                         let mtu = locked.as_ref().map(|inner| inner.endpoint.path_mtu());
                         locked = None;
@@ -181,6 +182,7 @@ impl Driver {
                 unacknowledged += 1;
                 if record.is_marked && unacknowledged >= ACK_INTERVAL {
                     if let (Some(core), Some(inner)) = (&core, &mut locked) {
+                        self.rings.received.move_to(&adapter.counters);
                         self.acknowledge(adapter, core, inner, now);
                         unacknowledged = 0;
                     }
@@ -194,7 +196,7 @@ impl Driver {
                 }
                 next = None;
                 if taken < MAX_BURST && bytes < MAX_BURST_BYTES {
-                    // What came before nonsense is delivered.
+                    // Records before a malformed one are delivered.
                     match self.rings.take(ring) {
                         Ok(found) => next = found,
                         Err(broken) => result = Err(broken),
@@ -206,6 +208,8 @@ impl Driver {
                     break;
                 }
             }
+            // Counted before the ACK or a completion makes the packets known.
+            self.rings.received.move_to(&adapter.counters);
             if let (Some(core), Some(inner)) = (&core, &mut locked) {
                 self.acknowledge(adapter, core, inner, now);
                 self.received(adapter, core, inner, now);
@@ -213,8 +217,6 @@ impl Driver {
             drop(locked);
             self.rings.last_core = core.map(|core| (version, core));
         }
-        let Uncounted { packets, bytes } = std::mem::take(&mut self.rings.received);
-        adapter.counters.received_locally(packets, bytes);
         self.rx.now = (taken <= FEW).then_some(now);
         if ring.consumer.release_some() {
             ring.wake();
@@ -222,8 +224,8 @@ impl Driver {
         result
     }
 
-    /// Sends the ACK that a QP owes through its ring, if there is nothing else to send. It costs no system call, so it does
-    /// not wait for other packets as it does with sockets; and while it is locked, it is cheapest.
+    /// Sends the ACK that a QP owes through its ring, if it has nothing else to send. The ACK costs no system call, so
+    /// it does not wait for other packets as it does with sockets, and it is cheapest while the QP is locked.
     fn acknowledge(
         &mut self,
         adapter: &Adapter,
@@ -234,8 +236,8 @@ impl Driver {
         if inner.endpoint.pending() != Pending::Ack || inner.destroyed {
             return;
         }
-        // The program polls for its own requests while it watches its memory for WRITEs. The ACK follows its reply, so that the
-        // peer, which does the same, polls until both are there.
+        // The program polls the CQ only for its own requests and watches its memory for WRITEs. The ACK follows its
+        // reply, so that the peer, which does the same, polls until both have arrived.
         if inner.endpoint.has_only_send_completions() {
             return;
         }
@@ -247,7 +249,7 @@ impl Driver {
         }
     }
 
-    #[inline(never)] // Apart from the fast path, whose code is then in fewer cache lines.
+    #[inline(never)] // Keeps the code of the fast path in fewer cache lines.
     fn ring_packet(
         &mut self,
         adapter: &Adapter,
@@ -258,7 +260,7 @@ impl Driver {
     ) {
         let (mtu, is_captured) = (inner.endpoint.path_mtu(), adapter.tap().is_some());
         let packets = self.rings.packets(taken.length, mtu);
-        // Only the payload of a run is nothing but copied.
+        // Only the payload of a run is copied without being parsed.
         let is_shared = taken.copied < taken.length && packets > 1 && !is_captured;
         if !is_shared {
             self.rings.complete(taken);
@@ -316,7 +318,7 @@ impl Driver {
         }
     }
 
-    /// Handles a packet as one from a socket: for faults, and for packets whose QP does not exist.
+    /// Handles a record like a datagram from a socket: for injected faults, and for packets whose QP does not exist.
     #[cold]
     fn ring_datagram(&mut self, adapter: &Adapter, mtu: u16, length: usize, now: Instant) {
         let _guard = Uncancellable::new();

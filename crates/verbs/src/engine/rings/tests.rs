@@ -1,5 +1,5 @@
-//! When ACKs are sent through rings, and which QPs are resumed when a full ring has space again. The tests own both devices,
-//! so that no other thread receives or sends.
+//! When ACKs are sent through rings, and which QPs are resumed when a full ring has space again. The tests own both
+//! devices, so that no other thread receives or transmits.
 
 use ferroce_sys::Guard;
 
@@ -26,7 +26,7 @@ fn post(side: &Side, operation: Operation) {
     }
 }
 
-/// Two devices with different options have rings between them, like two processes.
+/// Two devices with different options, which use rings like two processes.
 fn contexts() -> [Context; 2] {
     let options = Options::default().with_local(Local::Memory);
     [options.clone(), options.with_congestion(Congestion::Unlimited)]
@@ -66,7 +66,7 @@ fn answered_together(message: impl Fn(&Side) -> Operation) -> (u64, bool) {
     (sent, owed)
 }
 
-/// It has sent a WRITE, and watches its memory for the reply.
+/// The program has sent a WRITE and watches its memory for the reply.
 #[test]
 fn an_ack_waits_for_a_program_that_is_told_only_of_its_own_request() {
     let write = |to: &Side| Operation::Write { remote: to.region.remote(0), immediate: None };
@@ -78,7 +78,7 @@ fn a_message_is_acknowledged_before_the_program_is_told() {
     assert_eq!(answered_together(|_| Operation::SEND), (1, false));
 }
 
-/// With many QPs, most would have a turn in vain whenever the receiver has read a little.
+/// With many QPs, most would find the ring full again whenever the receiver has read a little.
 #[test]
 fn no_more_queue_pairs_are_resumed_than_a_ring_has_space_for() {
     const SIZE: usize = 64 << 10;
@@ -99,8 +99,8 @@ fn no_more_queue_pairs_are_resumed_than_a_ring_has_space_for() {
     let waiting = || lock(&to.waiting).iter().map(Arc::as_ptr).collect::<Vec<_>>();
     let before = waiting();
     let distinct = before.iter().collect::<std::collections::HashSet<_>>();
-    assert_eq!(before.len(), distinct.len(), "a QP waits once, whatever it has posted");
-    assert!(before.len() > QUEUE_PAIRS / 2, "{} wait", before.len());
+    assert_eq!(before.len(), distinct.len(), "a QP is queued once, whatever it has posted");
+    assert!(before.len() > QUEUE_PAIRS / 2, "only {} wait", before.len());
 
     assert!(theirs.receive_from_rings(contexts[1].adapter()));
     ours.resume_rings(adapter);
@@ -108,7 +108,7 @@ fn no_more_queue_pairs_are_resumed_than_a_ring_has_space_for() {
     let resumed = before.len() - left.len();
     let space = to.ring.producer.lock().rooms(MAX_RECORD);
     assert!((1..=space).contains(&resumed), "{resumed} resumed, space for {space}");
-    assert_eq!(left, before[resumed..], "in the order in which they came");
+    assert_eq!(left, before[resumed..], "QPs are resumed in FIFO order");
 
     let _ = (theirs.give_up(), ours.give_up());
     for id in 0..2 {

@@ -1,4 +1,4 @@
-//! A packet's way out through a ring.
+//! Transmitting packets through rings.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,29 +21,30 @@ use crate::headers::ICRC;
 use crate::sync::lock;
 use crate::tap::{Direction, Owner, PacketMetadata, Tap};
 
-/// Records are published when they have this many bytes, so that the receiver copies while the sender does.
+/// Records are published after this many bytes, so that receiver and sender copy in parallel.
 const PUBLISH: usize = 16 << 10;
 
-/// A payload up to this length is copied to memory of this process first. The reader has the cache lines of the ring, and each
-/// locked instruction between two writes to them, of which the program's memory needs some, would wait until they have come.
+/// A payload up to this length is gathered into private memory first. The consumer holds the cache lines of the ring,
+/// so stores to them stay in the store buffer, and each locked instruction in between, of which access to the program's
+/// memory needs some, would wait until it drains.
 const SHORT: usize = 128;
 
-/// The record of a packet with such a payload: the rest is the longest headers, padding and ICRC.
+/// The maximum length of a record with such a payload: the rest is the longest headers, padding and ICRC.
 const SHORT_RECORD: usize = INFO + MAX_PACKET - 4096 + SHORT;
 
-/// What a turn keeps from one message to the next.
+/// State that a turn keeps from one message to the next.
 struct Turn {
-    /// Whether the last message was signaled. If all are, none is awaited more than the others.
+    /// Whether the last message was signaled. If all are, no ACK is more urgent than the others, and no record is marked.
     was_signaled: bool,
     short: [u8; SHORT],
-    /// What the counters of the device do not contain yet.
+    /// Not yet added to the counters of the device.
     sent: Uncounted,
-    /// What those of the QP do not: SENDs and WRITEs.
+    /// SENDs and WRITEs not yet added to the counters of the QP.
     messages: [Traffic; 2],
 }
 
 impl Driver {
-    /// Transmits packets of a QP through its ring, up to its turn. Returns how many.
+    /// Transmits packets of a QP through its ring, until its turn is over. Returns how many.
     pub(in crate::engine) fn transmit_to_ring(
         &mut self,
         adapter: &Adapter,
@@ -62,7 +63,7 @@ impl Driver {
             sent: Uncounted::default(),
             messages: [Traffic::default(); 2],
         };
-        // A capture that begins during the turn gets whole packets from the next one on.
+        // A capture that starts during the turn gets single packets from the next turn on.
         let tap = adapter.tap();
         let mtu = inner.endpoint.path_mtu();
         let max_run = if tap.is_some() { 1 } else { run::max_packets(mtu) };
@@ -88,13 +89,13 @@ impl Driver {
                     break;
                 }
                 Written::Full => {
-                    to.show(&mut producer);
+                    to.publish(&mut producer);
                     end = wait_for_ring(adapter, core, to, &mut producer);
                     break;
                 }
             }
         }
-        to.show(&mut producer);
+        to.publish(&mut producer);
         if turn.sent.packets > 0 {
             adapter.counters.sent_locally(turn.sent.packets, turn.sent.bytes);
             inner.stats.sent_messages([Class::Send, Class::Write], &turn.messages);
@@ -107,8 +108,8 @@ impl Driver {
         (packets, end)
     }
 
-    /// Queues QPs whose rings have space again, in the order in which they began to wait, and no more than there is space for:
-    /// a turn that finds the ring full is in vain, and with 1,000 QPs most would.
+    /// Queues QPs whose rings have space again, in FIFO order, and no more than there is space for: with 1,000 QPs,
+    /// most turns would find the ring full again.
     pub(in crate::engine) fn resume_rings(&mut self, adapter: &Adapter) {
         if !adapter.rings.is_full.load(Ordering::Relaxed) {
             return;
@@ -137,7 +138,7 @@ impl Driver {
     }
 }
 
-/// Queues a QP until its ring has space.
+/// Makes a QP wait for space in its ring, unless there is space by now.
 #[cold]
 pub(super) fn wait_for_ring(
     adapter: &Adapter,
@@ -145,7 +146,7 @@ pub(super) fn wait_for_ring(
     to: &Arc<RingTo>,
     producer: &mut Producer,
 ) -> TurnEnd {
-    // Before the receiver is asked for a wakeup: a thread that takes the wakeup and then sleeps looks here.
+    // Before a wakeup is requested: a thread that consumes the wakeup and then sleeps checks this list.
     let mut full = lock(&adapter.rings.full);
     if !full.iter().any(|known| Arc::ptr_eq(known, to)) {
         full.push(Arc::clone(to));
@@ -162,7 +163,7 @@ pub(super) fn wait_for_ring(
 }
 
 pub(super) enum Written {
-    /// This many packets, which may be a run.
+    /// This many packets, possibly as a run.
     Packets(usize),
     /// The QP has nothing to send.
     Nothing,
@@ -171,15 +172,15 @@ pub(super) enum Written {
 }
 
 impl RingTo {
-    /// Shows the receiver the packets written so far, and wakes it if it sleeps.
-    pub(super) fn show(&self, producer: &mut Producer) {
+    /// Publishes the packets written so far, and wakes the receiver if it sleeps.
+    pub(super) fn publish(&self, producer: &mut Producer) {
         if producer.publish() {
             self.ring.wake();
         }
     }
 }
 
-/// Writes the ACK that a QP owes to its ring, if nobody captures it and there is space. Returns whether it did.
+/// Writes the ACK that a QP owes to its ring, unless packets are captured or there is no space. Returns whether it did.
 pub(super) fn write_ack(adapter: &Adapter, inner: &mut Inner, route: &mut RingRoute) -> bool {
     const LENGTH: usize = Bth::LEN + Aeth::LEN + ICRC;
     if adapter.tap().is_some() || route.to.ended.load(Ordering::Relaxed) {
@@ -196,12 +197,12 @@ pub(super) fn write_ack(adapter: &Adapter, inner: &mut Inner, route: &mut RingRo
     producer.commit(INFO + LENGTH);
     inner.stats.sent(&bth, Some(aeth), 0, 1);
     adapter.counters.sent_locally(1, LENGTH);
-    route.to.show(&mut producer);
+    route.to.publish(&mut producer);
     route.sent = producer.position();
     true
 }
 
-/// Writes the next message of a QP to a ring, if it is one that can be one record; `None` if [`write_packet`] has to decide.
+/// Writes the next message of a QP to a ring if it can be one record; `None` if [`write_packet`] has to decide.
 #[inline]
 fn write_message(
     adapter: &Adapter,
@@ -243,7 +244,7 @@ fn write_message(
     turn.messages[usize::from(bth.opcode == Opcode::RC_RDMA_WRITE_ONLY)].add(packets, length, 1);
     turn.sent.add(packets, whole - INFO + run::overhead(&bth, packets));
     if producer.unpublished() >= PUBLISH {
-        route.to.show(producer);
+        route.to.publish(producer);
     }
     Some(Written::Packets(packets as usize))
 }
@@ -251,7 +252,7 @@ fn write_message(
 /// Copies the payload of a short message.
 #[inline(always)]
 fn copy_short(from: &[u8; SHORT], to: &mut [u8]) {
-    // With a length that the compiler knows, it is a few moves in place of a call.
+    // A constant length compiles to a few moves instead of a call.
     let (rest, behind) = match to.split_first_chunk_mut::<64>() {
         Some((first, rest)) => {
             first.copy_from_slice(&from[..64]);
@@ -264,7 +265,7 @@ fn copy_short(from: &[u8; SHORT], to: &mut [u8]) {
     }
 }
 
-/// Writes the next packet of a QP to a ring.
+/// Writes the next packet or run of a QP to a ring.
 #[inline(never)]
 pub(super) fn write_packet(
     adapter: &Adapter,
@@ -282,7 +283,7 @@ pub(super) fn write_packet(
         Ok(Some(room)) => room,
         Ok(None) => return Written::Full,
         Err(Broken) => {
-            tracing::debug!(qpn = core.number.0, "a peer on this host has written nonsense");
+            tracing::debug!(qpn = core.number.0, "ring broken: peer wrote an invalid position");
             route.to.ended.store(true, Ordering::Relaxed);
             ended = true;
             &mut dropped[..]
@@ -330,7 +331,7 @@ pub(super) fn write_packet(
             owner: Owner { queue_pair: core.number, work },
             corrupted: false,
         };
-        // Before it is sent: otherwise the response could be captured first.
+        // Before it is published: otherwise the response could be captured first.
         tap.record(&metadata, &packet[..whole]);
     } else {
         if let Some(icrc) = packet[length..].first_chunk_mut::<ICRC>() {
@@ -345,7 +346,7 @@ pub(super) fn write_packet(
     inner.stats.sent(&bth, aeth, payload, packets);
     adapter.counters.sent_locally(packets, whole + run::overhead(&bth, packets));
     if producer.unpublished() >= PUBLISH {
-        route.to.show(producer);
+        route.to.publish(producer);
     }
     Written::Packets(packets as usize)
 }
