@@ -69,6 +69,11 @@ const UNKNOWN: &str = "infiniband.vendor";
 
 /// Returns why tshark does not dissect a packet after the BTH, if it does not. Up to there it is compared.
 fn unknown_to_tshark(opcode: Opcode, theirs: &pdml::Packet) -> Option<&'static str> {
+    if theirs.misread_payload {
+        return Some(
+            "tshark takes a payload with zeros in bytes 3 and 4 for one after an EtherType",
+        );
+    }
     let info = opcode.info()?;
     match (info.transport, info.operation) {
         (Transport::CongestionNotification, _) => Some("tshark has no name for the CNP"),

@@ -37,6 +37,19 @@ pub fn all_opcodes(carrier: Carrier, tags: usize, seed: u64) -> Vec<Vec<u8>> {
     defined.map(|opcode| recipe(opcode).make().bytes()).collect()
 }
 
+/// Returns a SEND of two bytes over Ethernet and IPv4. Two bytes of padding follow.
+pub fn short_send(payload: [u8; 2]) -> Vec<u8> {
+    let recipe = Recipe {
+        carrier: Carrier::RoceV2Ipv4,
+        tags: 0,
+        opcode: Opcode::RC_SEND_ONLY,
+        payload_len: payload.len(),
+        trailer_len: 0,
+        seed: 1,
+    };
+    recipe.make().carrying(Qpn(0x123), &payload).bytes()
+}
+
 /// The length of native InfiniBand's variant CRC, which every switch recomputes.
 const VARIANT_CRC_LEN: usize = 2;
 

@@ -21,7 +21,9 @@ use ferroce_tests::capture::{self, Recorded};
 use ferroce_tests::sample::Carrier;
 use ferroce_tests::tool;
 use ferroce_trace::link::LinkType;
+use ferroce_wire::ethernet::Ethernet;
 use ferroce_wire::frame::IcrcVerdict;
+use ferroce_wire::ip::{Ipv4, Udp};
 use ferroce_wire::opcode::Opcode;
 use generated::{Envelope, Record};
 use ours::Ours;
@@ -151,6 +153,28 @@ fn every_link_header_agrees() {
     let links: BTreeSet<LinkType> = records.iter().map(|record| record.0).collect();
     assert_eq!(links.len(), Envelope::ALL.len() + 1, "raw IP has two: {links:?}");
     compare_generated("links", &records);
+}
+
+/// `ib_send_lat` sends two random bytes. With the padding they look like an EtherType, which tshark then tries to dissect.
+#[test]
+fn payloads_like_ethertypes_are_not_malformed() {
+    let ethertypes = [0x0800_u16, 0x0806, 0x8100, 0x86dd, 0x8863, 0x880b, 0xc02b, 0xffff];
+    let packet =
+        |ethertype: u16| (LinkType::ETHERNET, generated::short_send(ethertype.to_be_bytes()));
+    compare_generated("ethertypes", &ethertypes.map(packet));
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ethertypes.pcapng");
+    assert_eq!(tool::tshark_packets(&file), ethertypes.len() as u64);
+}
+
+#[test]
+#[should_panic(expected = "packet 1")]
+fn a_packet_without_its_header_is_malformed() {
+    const BTH: usize = Ethernet::LEN + Ipv4::LEN + Udp::LEN;
+    let mut packet = generated::short_send([0; 2]);
+    packet[BTH] = Opcode::RC_RDMA_WRITE_ONLY.0;
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("malformed.pcapng");
+    capture::write(&file, &[(LinkType::ETHERNET, packet)]);
+    tool::tshark_packets(&file);
 }
 
 /// Packets of the kernel over carriers that it does not support: the same transport packets with another ICRC.

@@ -1,5 +1,7 @@
 //! Parses tshark's packet details (PDML): every field with its name, position and printed value.
 
+use ferroce_tests::tool;
+
 /// One packet.
 #[derive(Debug, Default)]
 pub struct Packet {
@@ -7,6 +9,8 @@ pub struct Packet {
     pub number: u64,
     /// All fields in the order of printing, including nested ones.
     pub fields: Vec<Field>,
+    /// tshark tried another protocol's dissector on the payload, in vain, and printed neither the payload nor the ICRC.
+    pub misread_payload: bool,
 }
 
 /// One field.
@@ -34,9 +38,16 @@ impl Packet {
 /// Parses the packets of tshark's output.
 pub fn parse(pdml: &str) -> Vec<Packet> {
     let mut packets: Vec<Packet> = Vec::new();
+    let mut is_infiniband = false;
     for tag in tags(pdml) {
         if tag == "packet" {
             packets.push(Packet::default());
+            is_infiniband = false;
+        } else if let Some(attributes) = tag.strip_prefix("proto ") {
+            let packet = packets.last_mut().expect("protocols are inside of packets");
+            let protocol = field(attributes);
+            is_infiniband |= protocol.name == "infiniband";
+            packet.misread_payload |= is_infiniband && tool::is_other_malformed(&protocol.text);
         } else if let Some(attributes) = tag.strip_prefix("field ") {
             let packet = packets.last_mut().expect("fields are inside of packets");
             let field = field(attributes);
