@@ -29,7 +29,8 @@ const MALFORMED: &str = "[Malformed Packet: ";
 const MALFORMED_INFINIBAND: &str = "[Malformed Packet: IB]";
 
 /// Whether tshark reports a packet of a protocol other than InfiniBand as malformed. Behind the headers of InfiniBand, that is a wrong
-/// guess at the payload: two bytes, which padding makes four, may be one of the 139 EtherTypes that it knows. No option prevents that.
+/// guess at the payload: two bytes, which padding makes four, may be one of the 139 EtherTypes that it knows. Neither
+/// `--disable-protocol ethertype` nor `-d infiniband,data` prevents it.
 pub fn is_other_malformed(text: &str) -> bool {
     text.contains(MALFORMED) && !text.contains(MALFORMED_INFINIBAND)
 }

@@ -187,7 +187,7 @@ impl Requests<'_> {
     }
 }
 
-/// A list of WRs that are all [messages](message): converted without a detour, so that a request is written once, to the send queue.
+/// An iterator over a list of WRs that are all [messages](message). Each request is written once, directly to the send queue.
 struct Messages<'a>(Requests<'a>);
 
 impl Iterator for Messages<'_> {
@@ -299,7 +299,7 @@ impl<'a> Iterator for Datagrams<'a> {
     }
 }
 
-/// Kept apart from the common case.
+/// Not inlined, so that the common case has less code.
 #[inline(never)]
 fn post_any(handle: &QpHandle, requests: Connected<'_>) -> Posted {
     handle.queue_pair.post_sends(requests)
