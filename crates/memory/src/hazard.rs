@@ -6,15 +6,20 @@
 //! would need four locked instructions, a sixth of the time of a short message. Here it needs none: deregistering
 //! executes the heavy one of the two [fences](ferroce_sys::asymmetric_fence).
 //!
+//! # A thread that holds a hazard takes no lock
+//! [`wait_for`] is called with locks held: that of the list of regions ([`crate::watch`]), and those that the program holds
+//! when it unmaps memory, such as the allocator's, because `free` calls `munmap`. A thread that waited for one of them during an
+//! access would never end the access. So an access copies, and does nothing else: it takes no lock and allocates nothing. In
+//! debug builds, [`assert_none`] checks this wherever the lock of the list is taken. Only regions that are accessed by pointer
+//! have hazards ([`crate::table`]); others are accessed by means that allocate.
+//!
 //! A record is used by one thread and for one access at a time: a nested access, in a signal handler, takes the locks.
-//! [`wait_for`] runs where nothing may be allocated (see [`crate::watch`]), so it uses no thread-local variables either.
+//! [`wait_for`] runs where nothing may be allocated, so it uses no thread-local variables either.
 
-use std::cell::Cell;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
-use ferroce_sys::{asymmetric_fence, forks, thread};
-
+use crate::sync::{AtomicPtr, AtomicU32, forks, heavy, light, thread_id, yield_now};
 use crate::watch::Watch;
 
 /// A hazard pointer. Records are never freed, only reused by other threads.
@@ -30,7 +35,12 @@ struct Record {
     next: AtomicPtr<Record>,
 }
 
+#[cfg(not(ferroce_loom))]
 static RECORDS: AtomicPtr<Record> = AtomicPtr::new(null_mut());
+#[cfg(ferroce_loom)]
+loom::lazy_static! {
+    static ref RECORDS: AtomicPtr<Record> = AtomicPtr::new(null_mut());
+}
 
 /// The records of this process.
 fn records() -> impl Iterator<Item = &'static Record> {
@@ -40,18 +50,57 @@ fn records() -> impl Iterator<Item = &'static Record> {
     all.filter(|record| record.forks == forks())
 }
 
-thread_local! {
-    static MINE: Cell<Option<&'static Record>> = const { Cell::new(None) };
-    static GIVEN_BACK_AT_EXIT: GiveBack = const { GiveBack };
+/// The record of the calling thread.
+#[cfg(not(ferroce_loom))]
+mod mine {
+    use std::cell::Cell;
+    use std::sync::atomic::Ordering;
+
+    use super::Record;
+
+    thread_local! {
+        static MINE: Cell<Option<&'static Record>> = const { Cell::new(None) };
+        static GIVEN_BACK_AT_EXIT: GiveBack = const { GiveBack };
+    }
+
+    struct GiveBack;
+
+    impl Drop for GiveBack {
+        fn drop(&mut self) {
+            if let Some(record) = MINE.take() {
+                record.thread.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn get() -> Option<&'static Record> {
+        MINE.get()
+    }
+
+    pub(super) fn set(record: &'static Record) {
+        MINE.set(Some(record));
+    }
+
+    /// Whether the thread is exiting, so that a record would not be given back.
+    pub(super) fn is_exiting() -> bool {
+        GIVEN_BACK_AT_EXIT.try_with(|_| ()).is_err()
+    }
 }
 
-struct GiveBack;
+/// The same for loom, whose thread-local variables are not references with a lifetime of their own.
+#[cfg(ferroce_loom)]
+mod mine {
+    use super::{Ordering, Record, records, thread_id};
 
-impl Drop for GiveBack {
-    fn drop(&mut self) {
-        if let Some(record) = MINE.take() {
-            record.thread.store(0, Ordering::Release);
-        }
+    pub(super) fn get() -> Option<&'static Record> {
+        records().find(|record| record.thread.load(Ordering::Relaxed) == thread_id())
+    }
+
+    pub(super) fn set(_: &'static Record) {}
+
+    pub(super) fn is_exiting() -> bool {
+        false
     }
 }
 
@@ -64,7 +113,7 @@ impl Hazard {
     /// otherwise. `None` if the thread has to use locks.
     #[inline]
     pub(crate) fn announce(region: *mut Watch) -> Option<Self> {
-        let record = match MINE.get() {
+        let record = match mine::get() {
             Some(record) if record.forks == forks() => record,
             _ => find_record()?,
         };
@@ -72,7 +121,7 @@ impl Hazard {
             return None;
         }
         record.region.store(region, Ordering::Relaxed);
-        asymmetric_fence::light();
+        light();
         Some(Self(record))
     }
 }
@@ -87,14 +136,16 @@ impl Drop for Hazard {
 /// Claims a free record for the calling thread, or adds one. `None` if the thread is exiting.
 #[cold]
 fn find_record() -> Option<&'static Record> {
-    GIVEN_BACK_AT_EXIT.try_with(|_| ()).ok()?;
-    let thread = thread::id();
+    if mine::is_exiting() {
+        return None;
+    }
+    let thread = thread_id();
     let take = |record: &Record| {
         let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
         record.thread.compare_exchange(0, thread, order, failed).is_ok()
     };
     let record = records().find(|record| take(record)).unwrap_or_else(|| add_record(thread));
-    MINE.set(Some(record));
+    mine::set(record);
     Some(record)
 }
 
@@ -119,17 +170,32 @@ fn add_record(thread: u32) -> &'static Record {
 
 /// Waits until no other thread accesses a region that no thread can start to access any more.
 pub(crate) fn wait_for(region: &Watch) {
-    asymmetric_fence::heavy();
-    let this = thread::id();
+    heavy();
+    let this = thread_id();
     for record in records().filter(|record| record.thread.load(Ordering::Relaxed) != this) {
         // Copies are short and do not block.
         while std::ptr::eq(record.region.load(Ordering::Acquire), region) {
-            std::thread::yield_now();
+            yield_now();
         }
     }
 }
 
-#[cfg(test)]
+/// Panics in debug builds if the calling thread accesses a region, because it is about to take a lock.
+#[inline]
+pub(crate) fn assert_none() {
+    // Without a thread-local variable, because this runs inside the program's `munmap`.
+    #[cfg(debug_assertions)]
+    {
+        let this = thread_id();
+        let is_mine = |record: &&Record| record.thread.load(Ordering::Relaxed) == this;
+        let mine = records().find(is_mine);
+        let has_access =
+            mine.is_some_and(|record| !record.region.load(Ordering::Relaxed).is_null());
+        assert!(!has_access, "a lock is taken, or memory unmapped, during an access to a region");
+    }
+}
+
+#[cfg(all(test, not(ferroce_loom)))]
 mod tests {
     use std::sync::atomic::AtomicBool;
     use std::sync::mpsc::channel;
@@ -165,7 +231,7 @@ mod tests {
                 let hazard = announce(region).unwrap();
                 begun.send(()).unwrap();
                 goes_on.recv().unwrap();
-                (0..1000).for_each(|_| std::thread::yield_now());
+                (0..1000).for_each(|_| yield_now());
                 has_ended.store(true, Ordering::Relaxed);
                 drop(hazard);
             });

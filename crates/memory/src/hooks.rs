@@ -19,14 +19,24 @@
 
 /// Installs the hooks, once in a process.
 pub(crate) fn install() {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
+    #[cfg(all(
+        target_arch = "x86_64",
+        target_os = "linux",
+        target_env = "gnu",
+        not(any(miri, ferroce_loom))
+    ))]
     {
         static ONCE: std::sync::Once = std::sync::Once::new();
         ONCE.call_once(glibc::install);
     }
 }
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
+#[cfg(all(
+    target_arch = "x86_64",
+    target_os = "linux",
+    target_env = "gnu",
+    not(any(miri, ferroce_loom))
+))]
 mod glibc {
     use std::ffi::{CStr, c_int, c_long, c_void};
     use std::ptr::null_mut;

@@ -59,13 +59,16 @@ mod guard;
 mod hazard;
 mod hooks;
 mod keys;
+#[cfg(all(test, ferroce_loom))]
+mod models;
 mod placement;
 mod probe;
 mod range;
 mod region;
 mod registry;
+mod sync;
 mod table;
-#[cfg(test)]
+#[cfg(all(test, not(ferroce_loom)))]
 mod tests;
 mod watch;
 mod window;

@@ -106,7 +106,9 @@ impl RegionSlice<'_> {
     #[inline]
     pub(crate) fn check(&self) -> Result<(), Denied> {
         let region = self.region;
-        let is_watched = region.owner.is_none() && region.kind == Kind::Ordinary;
+        // A protected region had no hole, and the thread that adds one waits for this access.
+        let is_watched =
+            !self.is_protected && region.owner.is_none() && region.kind == Kind::Ordinary;
         if is_watched && !region.watch.is_whole(self.address, self.length) {
             return Err(Denied::Bounds);
         }

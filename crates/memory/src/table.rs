@@ -4,12 +4,13 @@
 use std::mem::offset_of;
 use std::ops::Deref;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::hazard::{self, Hazard};
 use crate::keys::{FreeSlots, SLOT_BITS, Source, next_key, slot_of};
-use crate::region::Region;
+use crate::region::{Kind, Region};
+use crate::sync::{AtomicPtr, AtomicU32, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::window::Window;
 
 /// Slots that are allocated at a time, in bits. Few, because slots are selected at random.
@@ -45,16 +46,19 @@ pub(crate) struct Entry {
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// The key of a region, and the region itself, for accesses without the lock; 0 and null for other objects. They change
-    /// under the lock.
+    /// The key of a region that is accessed by pointer, and the region itself, for accesses without the lock; 0 and null for
+    /// other objects. They change under the lock.
     key: AtomicU32,
     region: AtomicPtr<Region>,
     entry: RwLock<Entry>,
 }
 
 impl Slot {
-    /// Lets accesses without the lock find a region.
+    /// Lets accesses without the lock find a region, if they need neither locks nor memory ([`hazard`]).
     fn show(&self, key: u32, region: &Arc<Region>) {
+        if region.kind != Kind::Ordinary {
+            return self.hide();
+        }
         self.region.store(Arc::as_ptr(region).cast_mut(), Ordering::Release);
         self.key.store(key, Ordering::Release);
     }

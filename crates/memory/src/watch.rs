@@ -6,14 +6,15 @@
 //! new region without holes.
 //!
 //! [`mark_unmapped`] runs inside the caller of `munmap`, which may be the allocator with its locks held. So this module does
-//! not allocate: the list is intrusive, and the number of holes is fixed.
+//! not allocate: the list is intrusive, and the number of holes is fixed. It waits for accesses while it holds the lock of the
+//! list, so a thread does not lock the list during an access ([`hazard`]).
 
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::hazard;
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, MutexGuard, forks, yield_now};
 
 /// Maximum number of holes of a region. Beyond that, the two nearest are joined.
 const MAX_HOLES: usize = 8;
@@ -23,6 +24,9 @@ const MAX_HOLES: usize = 8;
 pub(crate) struct Watch {
     start: usize,
     end: usize,
+    /// The process that registered the region, as [`forks`] counts them: a forked child inherits regions, but has a list of
+    /// its own.
+    forks: u32,
     /// Accesses in progress that are not announced otherwise ([`hazard`]).
     accesses: AtomicU32,
     /// Whether there are holes.
@@ -76,21 +80,46 @@ impl Holes {
     }
 }
 
-/// The list of watched regions.
-static WATCHES: Mutex<Head> = Mutex::new(Head(null_mut()));
+/// The list of watched regions. A thread that a forked child does not have may hold the lock.
+#[cfg(not(ferroce_loom))]
+static WATCHES: ferroce_sys::ForkMutex<Head> =
+    ferroce_sys::ForkMutex::new([const { std::sync::Mutex::new(Head::EMPTY) }; 16]);
+#[cfg(ferroce_loom)]
+loom::lazy_static! {
+    static ref WATCHES: loom::sync::Mutex<Head> = loom::sync::Mutex::new(Head::EMPTY);
+}
 /// All regions are within these addresses: most unmapping is found irrelevant without a lock.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
-/// The process that registered the regions: a forked child has none, and the lock may be held for ever there.
-static OWNER: AtomicU32 = AtomicU32::new(0);
+/// The process that registered the regions. A child of a raw clone(2), which [`forks`] does not count, has none.
+static OWNER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
-struct Head(*mut Watch);
+struct Head {
+    first: *mut Watch,
+    /// The process whose list it is.
+    forks: u32,
+}
+
+impl Head {
+    const EMPTY: Self = Self { first: null_mut(), forks: 0 };
+}
 
 // SAFETY: the pointer is used under the lock.
 unsafe impl Send for Head {}
 
+/// Locks the list of this process. A thread that accesses a region must not call this: the thread that has the lock may be
+/// waiting for the end of that access.
 fn lock() -> MutexGuard<'static, Head> {
-    WATCHES.lock().unwrap_or_else(PoisonError::into_inner)
+    hazard::assert_none();
+    #[cfg(not(ferroce_loom))]
+    let mut list = WATCHES.lock();
+    #[cfg(ferroce_loom)]
+    let mut list = WATCHES.lock().unwrap();
+    if list.forks != forks() {
+        // The list of an ancestor.
+        *list = Head { forks: forks(), ..Head::EMPTY };
+    }
+    list
 }
 
 impl Watch {
@@ -99,6 +128,7 @@ impl Watch {
         Self {
             start,
             end: start.saturating_add(length),
+            forks: forks(),
             accesses: AtomicU32::new(0),
             has_holes: AtomicBool::new(false),
             holes: UnsafeCell::new(holes),
@@ -109,11 +139,12 @@ impl Watch {
 
     /// Makes another one for the same memory with the same holes.
     pub(crate) fn duplicate(&self) -> Self {
-        let mut duplicate = Self::new(self.start, self.end - self.start);
-        let _list = lock();
+        let list = lock();
         // SAFETY: under the lock.
         let holes = unsafe { *self.holes.get() };
-        *duplicate.has_holes.get_mut() = holes.count > 0;
+        drop(list);
+        let mut duplicate = Self::new(self.start, self.end - self.start);
+        duplicate.has_holes.store(holes.count > 0, Ordering::Relaxed);
         *duplicate.holes.get_mut() = holes;
         duplicate
     }
@@ -128,13 +159,13 @@ impl Watch {
         let this = std::ptr::from_ref(self).cast_mut();
         let mut list = lock();
         OWNER.store(std::process::id(), Ordering::SeqCst);
-        self.next.store(list.0, Ordering::Relaxed);
+        self.next.store(list.first, Ordering::Relaxed);
         self.previous.store(null_mut(), Ordering::Relaxed);
         // SAFETY: entries stay in the list until they remove themselves under the lock.
-        if let Some(next) = unsafe { list.0.as_ref() } {
+        if let Some(next) = unsafe { list.first.as_ref() } {
             next.previous.store(this, Ordering::Relaxed);
         }
-        list.0 = this;
+        list.first = this;
     }
 
     /// Calls `act` for an access to `length` bytes at `address`, unless it overlaps a hole.
@@ -190,14 +221,18 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        if self.forks != forks() {
+            return; // In the list of the process that this one was forked from.
+        }
         let this: *mut Self = self;
         let mut list = lock();
-        let (next, previous) = (*self.next.get_mut(), *self.previous.get_mut());
+        let (next, previous) =
+            (self.next.load(Ordering::Relaxed), self.previous.load(Ordering::Relaxed));
         // SAFETY: entries stay in the list until they remove themselves under the lock.
         unsafe {
             match previous.as_ref() {
                 Some(previous) => previous.next.store(next, Ordering::Relaxed),
-                None if list.0 == this => list.0 = next,
+                None if list.first == this => list.first = next,
                 // It was never added to the list.
                 None => {}
             }
@@ -219,7 +254,7 @@ pub(crate) fn mark_unmapped(start: usize, length: usize) {
         return;
     }
     let list = lock();
-    let mut at = list.0;
+    let mut at = list.first;
     // SAFETY: entries stay in the list until they remove themselves under the lock.
     while let Some(watch) = unsafe { at.as_ref() } {
         let (from, to) = (start.max(watch.start), end.min(watch.end));
@@ -229,7 +264,7 @@ pub(crate) fn mark_unmapped(start: usize, length: usize) {
             watch.has_holes.store(true, Ordering::SeqCst);
             // Copies are short and do not block; new accesses wait for the lock.
             while watch.accesses.load(Ordering::SeqCst) != 0 {
-                std::thread::yield_now();
+                yield_now();
             }
             hazard::wait_for(watch);
         }
@@ -237,7 +272,7 @@ pub(crate) fn mark_unmapped(start: usize, length: usize) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(ferroce_loom)))]
 mod tests {
     use super::*;
 
@@ -286,6 +321,38 @@ mod tests {
         drop(watch);
         mark_unmapped(0x1000, 1);
         assert!(second.access(0x1000, 8, || Some(())).is_none());
+    }
+
+    /// The child would wait for a thread that only its parent has.
+    #[cfg(not(miri))]
+    #[test]
+    fn a_child_that_is_forked_while_the_list_is_locked_has_its_own() {
+        // The fork handlers are installed with the first device.
+        let _published = ferroce_sys::PublishedMemory::create("test").unwrap();
+        let inherited = Box::new(Watch::new(0x1000, 0x1000));
+        // SAFETY: in a box.
+        unsafe { inherited.link() };
+        let list = lock();
+        // SAFETY: the child makes calls that are allowed after a fork in glibc, and exits.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends the child if it waits for the lock.
+            unsafe { libc::alarm(10) };
+            let watch = Box::new(Watch::new(0x3000, 0x1000));
+            // SAFETY: in a box.
+            unsafe { watch.link() };
+            mark_unmapped(0x3000, 1);
+            let sees_holes = watch.has_holes() && !watch.is_whole(0x3000, 8);
+            drop((watch, inherited));
+            // SAFETY: ends the child without the handlers of the test program.
+            unsafe { libc::_exit(if sees_holes { 0 } else { 1 }) };
+        }
+        drop(list);
+        let mut status = 0;
+        // SAFETY: a local.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "SIGALRM is {}", libc::SIGALRM);
+        assert!(!inherited.has_holes());
     }
 
     /// Another thread writes to the region as fast as it can. What is mapped at its place afterwards is never written.

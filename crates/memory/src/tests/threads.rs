@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ferroce_proto::memory::{Atomic, Bind, Denied, Memory};
 
-use crate::{Change, DeregisterError, WindowKind};
+use crate::{AddressRange, Change, DeregisterError, WindowKind};
 
 use super::*;
 
@@ -120,7 +120,7 @@ fn reregistering_during_accesses() {
             let (buffer, pd, iova) =
                 if round % 2 == 0 { (&second, PdId(8), 2 * BASE) } else { (&first, PD, BASE) };
             // SAFETY: both buffers outlive the region.
-            let range = unsafe { crate::AddressRange::new(buffer.address(), 64) };
+            let range = unsafe { AddressRange::new(buffer.address(), 64) };
             let translation = Some((range, VirtualAddress(iova)));
             let change = Change { pd: Some(pd), translation, access: None };
             registry.reregister(keys.lkey, &change).unwrap();
@@ -167,4 +167,74 @@ fn binding_during_deregistering() {
     });
     assert_eq!((registry.regions(), registry.windows()), (0, 0));
     assert_eq!(Arc::strong_count(&buffer), 1);
+}
+
+/// The thread that unmaps waits for accesses, and no access waits for it. The memory is the stack of a thread that ends, which the
+/// C library gives back to the kernel.
+#[cfg(not(miri))]
+#[test]
+fn stacks_of_threads_that_end_are_unmapped_during_accesses() {
+    let registry = &Registry::new(17);
+    let (current, stop) = (&AtomicU64::new(0), &AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let memory = registry;
+            while !stop.load(Ordering::Acquire) {
+                let key = RKey(current.load(Ordering::Acquire) as u32);
+                let range = remote(key, 0, 512);
+                // No writes: the thread uses its stack until it has ended.
+                let results = [
+                    memory.check_remote(BY, range, READ),
+                    memory.read_remote(BY, range, &mut [0; 512]),
+                ];
+                let is_expected =
+                    |result| matches!(result, Ok(()) | Err(Denied::Key | Denied::Bounds));
+                assert!(results.into_iter().all(is_expected), "{results:?}");
+            }
+        });
+        for _ in 0..100 {
+            let lends_its_stack = move || {
+                let words: [AtomicU64; 64] = std::array::from_fn(|_| AtomicU64::new(0));
+                // SAFETY: accesses to the stack of a thread that has ended fail, and nothing else uses it before.
+                let range = unsafe { AddressRange::new(words.as_ptr().expose_provenance(), 512) };
+                let keys = registry.register(PD, range, VirtualAddress(0), ALL).unwrap();
+                current.store(u64::from(keys.rkey.0), Ordering::Release);
+                (0..4).for_each(|_| std::thread::yield_now());
+                keys
+            };
+            let keys = scope.spawn(lends_its_stack).join().unwrap();
+            registry.deregister(keys.lkey).unwrap();
+        }
+        stop.store(true, Ordering::Release);
+    });
+}
+
+/// A check looks for holes, and takes the lock of the list if there are any: not while the thread that adds them waits for it.
+#[test]
+fn checks_end_while_memory_is_unmapped() {
+    let rounds = if cfg!(miri) { 5 } else { 5_000 };
+    let registry = &Registry::new(19);
+    let words: [AtomicU64; 64] = std::array::from_fn(|_| AtomicU64::new(0));
+    let address = words.as_ptr().expose_provenance();
+    let (current, stop) = (&AtomicU64::new(0), &AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while !stop.load(Ordering::Acquire) {
+                let key = RKey(current.load(Ordering::Acquire) as u32);
+                let result = { registry }.check_remote(BY, remote(key, 0, 512), READ);
+                assert!(matches!(result, Ok(()) | Err(Denied::Key | Denied::Bounds)));
+            }
+        });
+        for _ in 0..rounds {
+            // SAFETY: the words outlive the region.
+            let range = unsafe { AddressRange::new(address, 512) };
+            let keys = registry.register(PD, range, VirtualAddress(0), ALL).unwrap();
+            current.store(u64::from(keys.rkey.0), Ordering::Release);
+            crate::watch::mark_unmapped(address, 512);
+            let denied = { registry }.check_remote(BY, remote(keys.rkey, 0, 512), READ);
+            assert_eq!(denied, Err(Denied::Bounds));
+            registry.deregister(keys.lkey).unwrap();
+        }
+        stop.store(true, Ordering::Release);
+    });
 }
