@@ -58,6 +58,10 @@ impl Adapter {
             std::thread::yield_now();
         }
         core.inner.lock().destroyed = true;
+        if IN_PASS.get() {
+            // Its credit is returned in what would be its next turn.
+            self.posted.push(core);
+        }
         self.drive();
     }
 

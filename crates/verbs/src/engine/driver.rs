@@ -122,8 +122,13 @@ impl Driver {
         inner.peer_info = None;
         self.rings.forget(core);
         self.tx.discard(adapter, core.number);
+        self.leave_pools(core, &mut inner);
+    }
+
+    /// Returns the credit of a QP that sends through no socket any more.
+    pub(super) fn leave_pools(&mut self, core: &Core, inner: &mut Inner) {
         let Self { flow, schedule, .. } = self;
-        flow.remove(core, &mut inner.flow, &mut |core| schedule.push(core));
+        flow.leave(core, &mut inner.flow, &mut |core| schedule.push(core));
     }
 
     /// Receives, runs timers and transmits. Returns whether anything was received or sent, so that there may be more.

@@ -9,6 +9,9 @@
 //! A QP whose turn ends without credit waits in the pool's queue. Credit that comes back, with an ACK or when a QP goes
 //! back or fails, resumes the QP at the head. The last packet of a turn requests an ACK, so credit always comes back.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -58,6 +61,14 @@ pub(crate) struct Member {
     receiver: Option<(Receiver, PoolId)>,
     /// The bytes that the pools count for it.
     charged: InFlight,
+}
+
+impl Member {
+    /// Whether a pool counts the QP.
+    #[inline]
+    pub(super) fn has_joined(&self) -> bool {
+        self.receiver.is_some()
+    }
 }
 
 /// Whether a QP waits for credit. In [`Core`], because a QP is resumed while another one is locked.
@@ -140,7 +151,7 @@ impl Flow {
         receiver: Option<Receiver>,
         resume: &mut impl FnMut(Arc<Core>),
     ) -> Budget {
-        self.join(member, receiver, resume);
+        self.join(core, member, receiver, resume);
         let reserved = core.waiting.take_reserved();
         let own = self.pools[OWN.0].turn(reserved.own);
         let peer = member.receiver.map(|(_, id)| self.pools[id.0].turn(reserved.peer));
@@ -150,19 +161,15 @@ impl Flow {
     /// Assigns the QP to the pool of its receiver. When it was connected to another one, it leaves that pool.
     fn join(
         &mut self,
+        core: &Core,
         member: &mut Member,
         receiver: Option<Receiver>,
         resume: &mut impl FnMut(Arc<Core>),
     ) {
-        if member.receiver.map(|(receiver, _)| receiver) == receiver {
-            return;
+        if member.receiver.map(|(receiver, _)| receiver) != receiver {
+            self.leave(core, member, resume);
+            member.receiver = receiver.map(|receiver| (receiver, self.pool_of(receiver)));
         }
-        let before = member.receiver;
-        self.release(member);
-        if let Some((_, id)) = before {
-            self.pools[id.0].resume(resume);
-        }
-        member.receiver = receiver.map(|receiver| (receiver, self.pool_of(receiver)));
     }
 
     fn pool_of(&mut self, receiver: Receiver) -> PoolId {
@@ -226,6 +233,7 @@ impl Flow {
         let id = if needs.own > 0 { OWN } else { member.receiver.map_or(OWN, |(_, id)| id) };
         let pool = &mut self.pools[id.0];
         let bytes = needs.own.max(needs.peer);
+        debug_assert!(member.has_joined(), "it could not leave the queue");
         if core.waiting.state() != NOT_WAITING {
             return true;
         }
@@ -247,29 +255,24 @@ impl Flow {
         }
     }
 
-    /// Returns the credit of a QP that is destroyed, disconnected or connected elsewhere.
-    pub(super) fn release(&mut self, member: &mut Member) {
-        let charged = std::mem::take(&mut member.charged);
-        self.pools[OWN.0].charge(charged.own, 0);
-        if let Some((_, id)) = member.receiver.take() {
-            self.pools[id.0].charge(charged.peer, 0);
-        }
-    }
-
-    /// Removes a destroyed QP, and resumes those that wait for its credit.
-    pub(super) fn remove(
+    /// Takes a QP out of its pools when it is reset, destroyed, connected elsewhere or sends through a ring, and resumes
+    /// those that wait for its credit. What the pools count for it, in flight or set aside, must be returned to these pools,
+    /// so this comes before it joins others.
+    pub(super) fn leave(
         &mut self,
         core: &Core,
         member: &mut Member,
         resume: &mut impl FnMut(Arc<Core>),
     ) {
         let reserved = core.waiting.take_reserved();
-        let id = member.receiver.map(|(_, id)| id);
-        self.release(member);
-        for (id, reserved) in [(Some(OWN), reserved.own), (id, reserved.peer)] {
+        let charged = std::mem::take(&mut member.charged);
+        let peer = member.receiver.take().map(|(_, id)| id);
+        let own = (Some(OWN), reserved.own, charged.own);
+        for (id, reserved, charged) in [own, (peer, reserved.peer, charged.peer)] {
             let Some(id) = id else { continue };
             let pool = &mut self.pools[id.0];
             pool.reserved = pool.reserved.saturating_sub(reserved);
+            pool.charge(charged, 0);
             if core.waiting.state() == WAITING {
                 pool.waiting.retain(|(one, _)| one.number != core.number);
             }
@@ -310,6 +313,7 @@ impl Pool {
 
     /// The budget of a QP whose turn begins, for which this much was set aside.
     fn turn(&mut self, reserved: usize) -> usize {
+        debug_assert!(reserved <= self.reserved, "{reserved} set aside: {self:?}");
         self.reserved = self.reserved.saturating_sub(reserved);
         if reserved > 0 {
             return reserved;
@@ -322,6 +326,7 @@ impl Pool {
     }
 
     fn charge(&mut self, before: usize, after: usize) {
+        debug_assert!(before <= self.used, "{before} in flight: {self:?}");
         self.used = (self.used + after).saturating_sub(before);
         let returned = before.saturating_sub(after);
         if returned == 0 || self.limit == self.full {
@@ -354,65 +359,5 @@ impl Pool {
             self.reserved += bytes;
             resume(core);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pool_shrinks_once_for_the_bytes_in_flight_and_grows_back() {
-        let mut pool = Pool::new(4 << 20, RESUMED);
-        pool.charge(0, 1 << 20);
-        pool.cut();
-        assert_eq!(pool.limit, 2 << 20);
-        pool.cut();
-        assert_eq!(pool.limit, 2 << 20, "these bytes were in flight at the first loss as well");
-        pool.charge(1 << 20, 0);
-        for _ in 0..10 {
-            pool.cut();
-        }
-        assert_eq!(pool.limit, MIN_LIMIT);
-        let mut acknowledged = 0;
-        while pool.limit < pool.full {
-            pool.charge(0, PACKET);
-            pool.charge(PACKET, 0);
-            acknowledged += PACKET;
-            assert!(acknowledged < 200 << 20, "it does not grow: {}", pool.limit);
-        }
-        assert_eq!(pool.used, 0);
-    }
-
-    #[test]
-    fn a_small_pool_is_not_cut_below_its_size() {
-        let mut pool = Pool::new(2 * PACKET, RESUMED);
-        pool.cut();
-        assert_eq!((pool.limit, pool.turn_size()), (2 * PACKET, PACKET));
-    }
-
-    #[test]
-    fn bytes_without_acks_count_and_leave_a_half() {
-        let mut pool = Pool::new(8 * PACKET, RESUMED);
-        pool.unacknowledged = 3 * PACKET;
-        assert_eq!(pool.free(), 5 * PACKET);
-        pool.charge(0, PACKET);
-        assert_eq!(pool.free(), 4 * PACKET);
-        pool.unacknowledged = 20 * PACKET;
-        assert_eq!(pool.free(), 3 * PACKET);
-        // Also of the smallest pool: a QP that waits can always have a turn.
-        let mut pool = Pool::new(2 * PACKET, RESUMED);
-        pool.unacknowledged = 20 * PACKET;
-        assert!(pool.free() >= pool.turn_size());
-    }
-
-    #[test]
-    fn an_idle_pool_takes_a_request_larger_than_itself() {
-        let mut pool = Pool::new(2 * PACKET, RESUMED_OWN);
-        assert_eq!(pool.free(), usize::MAX);
-        pool.charge(0, 1);
-        assert_eq!(pool.free(), 2 * PACKET - 1);
-        pool.charge(1, 5 * PACKET);
-        assert_eq!(pool.free(), 0);
     }
 }

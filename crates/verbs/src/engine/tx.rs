@@ -101,6 +101,10 @@ impl Driver {
         inner: &mut Inner,
         now: Instant,
     ) -> (usize, TurnEnd) {
+        // Through a socket before it was connected again, or destroyed within a pass.
+        if inner.flow.has_joined() && (inner.ring.is_some() || inner.destroyed) {
+            self.leave_pools(core, inner);
+        }
         if inner.destroyed {
             return (0, TurnEnd::Done);
         }

@@ -161,6 +161,39 @@ fn destroyed_connections_return_their_credit() {
     }
 }
 
+/// As with destroyed connections: no credit is left with queue pairs that are reset and connected again. Whether a QP waits
+/// for credit at its RESET, has credit set aside, or has packets in flight, depends on the moment.
+#[test]
+fn reset_connections_return_their_credit() {
+    let context = small_buffer();
+    let reset = QueuePairAttributes { state: Some(State::Reset), ..QueuePairAttributes::default() };
+    let index = gid_index(&context, false).unwrap();
+    for round in 0..10 {
+        let churned = pairs(&context, 6, LENGTH);
+        for step in 0..8 {
+            for (number, (one, other)) in churned.iter().enumerate() {
+                for id in 0..4 {
+                    let write =
+                        Operation::Write { remote: other.region.remote(0), immediate: None };
+                    one.post(id, write, 0, LENGTH);
+                }
+                if (number + step) % 3 != 0 {
+                    for side in [one, other] {
+                        side.queue_pair.modify(&reset).unwrap();
+                    }
+                    connect(one, other, index, 4096);
+                }
+                while one.completions.poll_one().is_some() {}
+            }
+        }
+        drop(churned);
+        let (one, other) = pairs(&context, 1, LENGTH).pop().unwrap();
+        let write = Operation::Write { remote: other.region.remote(0), immediate: None };
+        one.post(9, write, 0, LENGTH);
+        assert_eq!((in_time(&one).id, round), (WorkId(9), round));
+    }
+}
+
 #[test]
 fn connections_progress_alike() {
     const COUNT: usize = 10;
