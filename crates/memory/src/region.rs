@@ -1,7 +1,7 @@
 //! A memory region (MR), and slices of it.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use ferroce_proto::memory::{AccessFlags, Atomic, Denied, PdId};
 use ferroce_sys::memory as sys;
@@ -55,6 +55,8 @@ pub(crate) struct Region {
     pub(crate) base: usize,
     /// The number of windows bound to it. Incremented only under the read lock of the region's slot.
     pub(crate) windows: AtomicUsize,
+    /// It is deregistered, so no window may be bound to it any more. Set under the write lock of its slot.
+    pub(crate) revoked: AtomicBool,
     /// The buffer that it is in, kept alive by the region.
     pub(crate) owner: Option<Arc<Buffer>>,
     /// The parts that the program has unmapped.

@@ -1,7 +1,7 @@
 //! The registry: registering, reregistering and deregistering memory regions.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ferroce_proto::memory::{AccessFlags, PdId};
 use ferroce_sys::{asymmetric_fence, memory as sys};
@@ -103,6 +103,7 @@ fn checked_region(
         length: length as u64,
         base: address,
         windows: AtomicUsize::new(0),
+        revoked: AtomicBool::new(false),
         owner: None,
         watch: Watch::new(address, length),
     })
@@ -173,6 +174,7 @@ impl Registry {
             length: length as u64,
             base: buffer.address() + offset,
             windows: AtomicUsize::new(0),
+            revoked: AtomicBool::new(false),
             owner: Some(Arc::clone(buffer)),
             watch: Watch::new(0, 0),
         })
@@ -190,6 +192,7 @@ impl Registry {
             length: u64::MAX,
             base: 0,
             windows: AtomicUsize::new(0),
+            revoked: AtomicBool::new(false),
             owner: None,
             watch: Watch::new(0, 0),
         })
@@ -234,13 +237,30 @@ impl Registry {
     /// Waits for at most the copy of one packet, so the thread that runs the engine may call it.
     #[doc(alias = "ibv_dereg_mr")]
     pub fn deregister(&self, key: LKey) -> Result<(), DeregisterError> {
+        self.remove(key, false)
+    }
+
+    /// Deregisters a region as [`Registry::deregister`] does, and unbinds the windows that are bound to it: when this returns,
+    /// no peer has access by the key of the region or by that of a window. Scans all slots if there are such windows.
+    pub fn revoke(&self, key: LKey) -> Result<(), DeregisterError> {
+        self.remove(key, true)
+    }
+
+    fn remove(&self, key: LKey, with_windows: bool) -> Result<(), DeregisterError> {
         let entry = self.table.write(key.0).ok_or(DeregisterError::Key)?;
         let Object::Region(region) = &entry.object else { return Err(DeregisterError::Key) };
+        let region = Arc::clone(region);
         if region.windows.load(Ordering::Acquire) > 0 {
-            return Err(DeregisterError::Busy);
+            if !with_windows {
+                return Err(DeregisterError::Busy);
+            }
+            region.revoked.store(true, Ordering::Relaxed);
         }
         drop(self.table.remove(entry));
         self.regions.fetch_sub(1, Ordering::Relaxed);
+        if with_windows {
+            self.unbind_windows(&region);
+        }
         Ok(())
     }
 
@@ -314,6 +334,7 @@ fn changed(old: &Region, change: &Change) -> Result<Region, RegisterError> {
         length: old.length,
         base: old.base,
         windows: AtomicUsize::new(0),
+        revoked: AtomicBool::new(false),
         owner: old.owner.clone(),
         watch: old.watch.duplicate(),
     })

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::hazard::{self, Hazard};
-use crate::keys::{FreeSlots, SLOT_BITS, Source, next_key, slot_of};
+use crate::keys::{FreeSlots, SLOT_BITS, Source, index_of, next_key, slot_of};
 use crate::region::{Kind, Region};
 use crate::sync::{AtomicPtr, AtomicU32, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::window::Window;
@@ -146,6 +146,12 @@ impl Table {
     pub(crate) fn write(&self, key: u32) -> Option<RwLockWriteGuard<'_, Entry>> {
         let entry = self.slot(key)?.write();
         (entry.key == key && key != 0).then_some(entry)
+    }
+
+    /// Locks the entry of a window's key for writing, whatever the tag, which a bind request may change at any time.
+    pub(crate) fn write_any_tag(&self, key: u32) -> Option<RwLockWriteGuard<'_, Entry>> {
+        let entry = self.slot(key)?.write();
+        (index_of(entry.key) == index_of(key) && entry.key != 0).then_some(entry)
     }
 
     /// Puts an object into a free slot, and returns its key; `None` if all slots are in use.

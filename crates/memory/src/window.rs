@@ -103,10 +103,11 @@ impl Registry {
         Ok(RKey(key))
     }
 
-    /// Deallocates a window, bound or not, by its current key.
+    /// Deallocates a window, bound or not, by its current key or one with another tag: a bind request that is still posted may
+    /// change the tag at any time.
     #[doc(alias = "ibv_dealloc_mw")]
     pub fn deallocate_window(&self, key: RKey) -> Result<(), WindowError> {
-        let entry = self.table.write(key.0).ok_or(WindowError::Key)?;
+        let entry = self.table.write_any_tag(key.0).ok_or(WindowError::Key)?;
         if !matches!(entry.object, Object::Window(_)) {
             return Err(WindowError::Key);
         }
@@ -141,9 +142,24 @@ impl Registry {
             }
             WindowKind::Type2 => {}
         }
+        // The region may have been revoked since its slot was unlocked. If it is revoked from now on, the scan for its windows
+        // finds this one, because it locks this slot afterwards.
+        if binding.as_ref().is_some_and(|binding| binding.region.revoked.load(Ordering::Relaxed)) {
+            return Err(Denied::Key);
+        }
         window.binding = binding;
         entry.key = bind.key.0;
         Ok(())
+    }
+
+    /// Unbinds all windows of a region that is not in the table any more.
+    pub(crate) fn unbind_windows(&self, region: &Arc<Region>) {
+        if region.windows.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        self.table.each_window(|window| {
+            window.binding.take_if(|binding| Arc::ptr_eq(&binding.region, region));
+        });
     }
 
     /// Checks a bind request, and returns the binding, which the region then counts.
@@ -209,9 +225,8 @@ impl Registry {
             return;
         }
         self.table.each_window(|window| {
-            let matches = |binding: &Binding| binding.queue_pair == queue_pair;
-            if window.kind == WindowKind::Type2 && window.binding.as_ref().is_some_and(matches) {
-                window.binding = None;
+            if window.kind == WindowKind::Type2 {
+                window.binding.take_if(|binding| binding.queue_pair == queue_pair);
             }
         });
     }

@@ -14,7 +14,8 @@ use crate::error::MemoryError;
 use crate::pd::{Membership, ProtectionDomain};
 use crate::sync::lock;
 
-/// A memory region (MR): registered memory. It is deregistered when it is dropped; its keys are invalid then.
+/// A memory region (MR): registered memory. It is deregistered when it is dropped: its keys are invalid then, windows that are
+/// bound to it are unbound, and no access of a peer to its memory is in progress.
 ///
 /// The device and peers write to the memory at any time, so its bytes are copied in and out instead of borrowed.
 ///
@@ -259,7 +260,7 @@ impl MemoryRegion {
     ///
     /// # Errors
     ///
-    /// When windows are bound to it; the error returns the region.
+    /// When windows are bound to it (IBA 10.6.7.2.6); the error returns the region. Dropping it unbinds them.
     #[doc(alias = "ibv_dereg_mr")]
     pub fn deregister(mut self) -> Result<(), DeregisterFailure> {
         match self.end() {
@@ -295,7 +296,8 @@ pub struct DeregisterFailure {
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
         if !self.deregistered {
-            let _ = self.end();
+            // Also while windows are bound to it, which are unbound. The error is that of a key that is gone already.
+            let _ = self.membership.context().adapter().memory.revoke(self.keys.lkey);
         }
     }
 }
@@ -406,11 +408,7 @@ impl Drop for MemoryWindow {
     fn drop(&mut self) {
         let adapter = self.membership.context().adapter();
         adapter.counters.windows().fetch_sub(1, Ordering::Relaxed);
-        let memory = &adapter.memory;
-        let key = self.key();
         // A failed or flushed bind left the window under an earlier rkey: only the tag differs.
-        let earlier = (0..=0xff).map(|tag| RKey(key.0 & !0xff | tag));
-        let _ =
-            std::iter::once(key).chain(earlier).find(|key| memory.deallocate_window(*key).is_ok());
+        let _ = adapter.memory.deallocate_window(self.key());
     }
 }

@@ -169,6 +169,48 @@ fn binding_during_deregistering() {
     assert_eq!(Arc::strong_count(&buffer), 1);
 }
 
+/// No window is bound to a region that has been revoked, also if a bind request was being executed.
+#[test]
+fn binding_during_revoking() {
+    let rounds = if cfg!(miri) { 5 } else { 200 };
+    let (registry, buffer) = (&Registry::new(23), buffer(64));
+    let (current, stop) = (&AtomicU64::new(0), &AtomicBool::new(false));
+    let windows: [RKey; 2] =
+        std::array::from_fn(|_| registry.allocate_window(PD, WindowKind::Type1).unwrap());
+    std::thread::scope(|scope| {
+        for window in windows {
+            scope.spawn(move || {
+                let mut memory = registry;
+                while !stop.load(Ordering::Acquire) {
+                    let region = LKey(current.load(Ordering::Acquire) as u32);
+                    let address = VirtualAddress(BASE);
+                    let bind =
+                        Bind { window, key: window, region, address, length: 64, access: READ };
+                    let bound = memory.bind(BY, &bind);
+                    assert!(matches!(bound, Ok(()) | Err(Denied::Key)), "{bound:?}");
+                }
+            });
+        }
+        for _ in 0..rounds {
+            let keys = add(registry, &buffer, ALL);
+            current.store(u64::from(keys.lkey.0), Ordering::Release);
+            while registry.query(keys.lkey).is_some_and(|info| info.windows == 0) {
+                std::thread::yield_now();
+            }
+            registry.revoke(keys.lkey).unwrap();
+            for window in windows {
+                let denied = { registry }.check_remote(BY, remote(window, BASE, 64), READ);
+                assert_eq!(denied, Err(Denied::Key));
+            }
+            // Neither a window nor a bind request that was denied refers to it any more.
+            while Arc::strong_count(&buffer) > 1 {
+                std::thread::yield_now();
+            }
+        }
+        stop.store(true, Ordering::Release);
+    });
+}
+
 /// The thread that unmaps waits for accesses, and no access waits for it. The memory is the stack of a thread that ends, which the
 /// C library gives back to the kernel.
 #[cfg(not(miri))]

@@ -56,8 +56,10 @@ fn type_1_windows() {
     assert_eq!(memory.bind(BY, &third), Ok(()));
     assert_eq!(memory.check_remote(BY, remote(third.key, BASE, 8), NONE), Err(Denied::Key));
     registry.deregister(keys.lkey).unwrap();
-    assert_eq!(registry.deallocate_window(second.key), Err(WindowError::Key));
-    assert_eq!(registry.deallocate_window(third.key), Ok(()));
+    // By any of its keys, but no other: the program may not know which binds were executed.
+    assert_eq!(registry.deallocate_window(RKey(third.key.0 ^ 0x100)), Err(WindowError::Key));
+    assert_eq!(registry.deallocate_window(second.key), Ok(()));
+    assert_eq!(registry.deallocate_window(third.key), Err(WindowError::Key));
     assert_eq!((registry.windows(), registry.regions()), (0, 0));
 }
 
@@ -130,6 +132,36 @@ fn invalid_binds_are_denied() {
         assert_eq!(memory.invalidate(BY, keys.rkey), Err(Denied::Access));
         registry.deregister(keys.lkey).unwrap();
     }
+}
+
+#[test]
+fn revoking_a_region_unbinds_its_windows() {
+    let (registry, buffer, keys) = setup(256, ALL);
+    let mut memory = &registry;
+    let other = add(&registry, &buffer, ALL);
+    let binds = [WindowKind::Type1, WindowKind::Type2, WindowKind::Type1]
+        .map(|kind| registry.allocate_window(PD, kind).unwrap())
+        .map(|window| bind(window, 1, keys, (0, 8), WRITE));
+    let of_other = Bind { region: other.lkey, ..binds[2] };
+    for bind in [binds[0], binds[1], of_other] {
+        assert_eq!(memory.bind(BY, &bind), Ok(()));
+    }
+    assert_eq!(registry.deregister(keys.lkey), Err(DeregisterError::Busy));
+    assert_eq!(registry.revoke(keys.lkey), Ok(()));
+    for key in [keys.rkey, binds[0].key, binds[1].key] {
+        assert_eq!(memory.write_remote(BY, remote(key, BASE, 8), &[1; 8]), Err(Denied::Key));
+    }
+    assert_eq!(memory.write_remote(BY, remote(of_other.key, BASE, 8), &[2; 8]), Ok(()));
+    assert_eq!(registry.revoke(keys.lkey), Err(DeregisterError::Key));
+    assert_eq!(memory.bind(BY, &Bind { window: binds[0].key, ..binds[0] }), Err(Denied::Key));
+    // They can be bound again.
+    for first in &binds[..2] {
+        let again = Bind { window: first.key, region: other.lkey, ..*first };
+        assert_eq!(memory.bind(BY, &again), Ok(()));
+    }
+    assert_eq!(registry.query(other.lkey).unwrap().windows, 3);
+    // The buffer was given back with the region.
+    assert_eq!(std::sync::Arc::strong_count(&buffer), 2);
 }
 
 #[test]

@@ -4,6 +4,8 @@ use crate::support::{
     ACCESS, Side, attributes, bring_up, connect, gid_index, open, open_alone, options, pattern,
     side,
 };
+use std::sync::Arc;
+
 use ferroce::*;
 
 const MIB: usize = 1 << 20;
@@ -279,6 +281,38 @@ fn a_memory_window_grants_and_revokes_access() {
     other.expect(3);
     one.post(4, Operation::Write { remote, immediate: None }, 0, 100);
     assert_eq!(one.completions.wait().unwrap().status, Status::RemoteAccess);
+}
+
+/// A peer has neither the key of the region nor that of the window any more, though the window still exists.
+#[test]
+fn dropping_a_region_revokes_its_windows() {
+    let context = open(&options());
+    for by_window in [false, true] {
+        let one = side(&context, ServiceType::ReliableConnection, 64);
+        let other = side(&context, ServiceType::ReliableConnection, 64);
+        connect(&one, &other, 0, 1024);
+        let access = ACCESS | AccessFlags::MW_BIND;
+        let buffer = Arc::new(Buffer::new(4096).unwrap());
+        let region = other.pd.register_buffer(&buffer, access).unwrap();
+        let window = other.pd.window(WindowKind::Type2).unwrap();
+        let bind = window.bind(&region, 0, 64, AccessFlags::REMOTE_WRITE);
+        other.queue_pair.post_send(SendRequest::new(WorkId(1), bind, Data::NONE)).unwrap();
+        other.expect(1);
+        let by_key = region.remote(0);
+        let remote = if by_window { RemoteAddress { key: window.key(), ..by_key } } else { by_key };
+        one.region.write(0, &[1; 64]).unwrap();
+        one.post(2, Operation::Write { remote, immediate: None }, 0, 64);
+        one.expect(2);
+        let error = region.deregister().unwrap_err();
+        assert_eq!(error.error, MemoryError::Deregister(DeregisterError::Busy));
+        drop(error);
+        // The program has its memory for itself again.
+        assert_eq!(Arc::strong_count(&buffer), 1);
+        buffer.write(0, &[2; 64]).unwrap();
+        one.post(3, Operation::Write { remote, immediate: None }, 0, 64);
+        assert_eq!(one.completions.wait().unwrap().status, Status::RemoteAccess);
+        assert_eq!(buffer.to_vec()[..64], [2; 64]);
+    }
 }
 
 /// Refused requests, with the exact status at both ends.
