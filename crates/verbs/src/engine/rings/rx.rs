@@ -35,6 +35,9 @@ const RELEASE: usize = 32 << 10;
 /// first [`FEW`] records, and again only after this many more: the end of the burst acknowledges all.
 const ACK_INTERVAL: usize = 16;
 
+/// The path MTU of captured packets whose QP does not exist.
+const MAX_MTU: u16 = 4096;
+
 /// So few records are handled in less time than the accuracy that timers need.
 const FEW: usize = 4;
 
@@ -171,12 +174,13 @@ impl Driver {
                         }
                     }
                     // Injected faults may delay a packet until later ones have arrived.
-                    _ => {
-                        let mtu = locked.as_ref().map(|inner| inner.endpoint.path_mtu());
+                    (_, Some(inner)) => {
+                        let mtu = inner.endpoint.path_mtu();
                         locked = None;
                         self.rings.complete(&record);
-                        self.ring_datagram(adapter, mtu.unwrap_or(0), record.length, now);
+                        self.ring_datagram(adapter, mtu, record.length, now);
                     }
+                    (_, None) => self.ring_stray(adapter, number, &record, now),
                 }
                 taken += 1;
                 unacknowledged += 1;
@@ -318,7 +322,23 @@ impl Driver {
         }
     }
 
-    /// Handles a record like a datagram from a socket: for injected faults, and for packets whose QP does not exist.
+    /// Counts a record whose QP does not exist as one packet: it was destroyed, or a process writes what it should not. A
+    /// run of 64 KiB is not worth the work of its packets, and no process sends those of another process through the
+    /// ring to this one, so they are not forwarded. A capture has the packets of this process's QPNs.
+    #[cold]
+    fn ring_stray(&mut self, adapter: &Adapter, number: Qpn, record: &Taken<'_>, now: Instant) {
+        if record.length < INFO + Bth::LEN + ICRC {
+            return count(adapter.counters.malformed());
+        }
+        if adapter.tap().is_some() && !adapter.tables.is_foreign(number) {
+            self.rings.complete(record);
+            return self.ring_datagram(adapter, MAX_MTU, record.length, now);
+        }
+        self.rings.received.add(1, record.length - INFO);
+        count(adapter.counters.no_queue_pair());
+    }
+
+    /// Handles a record like a datagram from a socket: for injected faults, and to capture packets whose QP does not exist.
     #[cold]
     fn ring_datagram(&mut self, adapter: &Adapter, mtu: u16, length: usize, now: Instant) {
         let _guard = Uncancellable::new();

@@ -2,6 +2,9 @@
 //! devices, so that no other thread receives or transmits.
 
 use ferroce_sys::Guard;
+use ferroce_wire::number::PKey;
+use ferroce_wire::opcode::Opcode;
+use ferroce_wire::transport::{Bth, Reth};
 
 use super::*;
 use crate::engine::support::{Side, connect, gid_index, open_alone, side};
@@ -76,6 +79,52 @@ fn an_ack_waits_for_a_program_that_is_told_only_of_its_own_request() {
 #[test]
 fn a_message_is_acknowledged_before_the_program_is_told() {
     assert_eq!(answered_together(|_| Operation::SEND), (1, false));
+}
+
+/// A QP that was destroyed, or a QPN of another process, to which nobody sends through this ring.
+#[test]
+fn a_run_for_an_unknown_queue_pair_counts_as_one_packet() {
+    const SIZE: usize = 64 << 10;
+    let contexts = contexts();
+    let [one, other] = connected(&contexts, SIZE);
+    let write = || Operation::Write { remote: other.region.remote(0), immediate: None };
+    one.post(0, write(), 0, 64);
+    one.expect(0);
+    let adapter = contexts[0].adapter();
+    let core = adapter.tables.queue_pair(one.queue_pair.number()).unwrap();
+    let to = Arc::clone(&core.inner.lock().ring.as_ref().unwrap().to);
+    let (unknown, foreign) = (other.queue_pair.number().0 ^ 0x8000, one.queue_pair.number().0);
+    for number in [unknown, foreign] {
+        let mut theirs = own(&contexts[1]);
+        {
+            let inner = core.inner.lock();
+            let info = inner.ring.as_ref().unwrap().info;
+            let bth = Bth {
+                opcode: Opcode::RC_RDMA_WRITE_ONLY,
+                partition: PKey(0xffff),
+                destination: Qpn(number),
+                ..Bth::default()
+            };
+            let reth = Reth { length: SIZE as u32, ..Reth::default() };
+            let headers = [&info[..], &bth.to_bytes(), &reth.to_bytes()].concat();
+            let mut producer = to.ring.producer.lock();
+            let length = headers.len() + SIZE + 4;
+            let room = producer.room(length).unwrap().unwrap();
+            room[..headers.len()].copy_from_slice(&headers);
+            producer.commit(length);
+            to.publish(&mut producer);
+        }
+        let before = contexts[1].statistics();
+        assert!(theirs.receive_from_rings(contexts[1].adapter()));
+        let after = contexts[1].statistics();
+        assert_eq!(after.no_queue_pair - before.no_queue_pair, 1, "QPN {number:#x}");
+        assert_eq!(after.local_packets_in - before.local_packets_in, 1);
+        let refused = (after.malformed, after.forwarded_out, after.forward_failed);
+        assert_eq!(refused, (before.malformed, before.forwarded_out, before.forward_failed));
+        let _ = theirs.give_up();
+    }
+    one.post(0, write(), 0, SIZE);
+    one.expect(0);
 }
 
 /// With many QPs, most would find the ring full again whenever the receiver has read a little.
