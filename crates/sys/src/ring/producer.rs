@@ -41,9 +41,12 @@ impl Producer {
         Ok(Some(room))
     }
 
-    /// Whether there is space for a record of `length` bytes.
+    /// Whether there is space for a record of `length` bytes. [`Broken`] in a forked child, which does not have the memory.
     #[inline]
     pub fn has_room(&mut self, length: usize) -> Result<bool, Broken> {
+        if self.memory.is_lost() {
+            return Err(Broken);
+        }
         let size = self.memory.size() as u64;
         let needed = record_length(length) as u64;
         if self.tail + needed - self.head <= size {
