@@ -3,6 +3,8 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use libc::{pthread_cond_t, pthread_mutex_t};
+
 use crate::sync::lock;
 
 /// The unacknowledged events of one object.
@@ -40,6 +42,27 @@ impl Unacknowledged {
         counts.waiting += 1;
         let waited = self.done.wait_while(counts, |counts| counts.events > 0);
         waited.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
+    }
+}
+
+/// Adds to the counter of acknowledged events in the public fields of an object, and signals the object's condition, as
+/// rdma-core does. Programs may read the counter, as UCX does, and wait for it.
+///
+/// # Safety
+/// All point to fields of one of the program's objects, which is not destroyed during the call. Its mutex and condition
+/// are initialised: all zero, as with PTHREAD_MUTEX_INITIALIZER.
+pub(crate) unsafe fn show(
+    mutex: *mut pthread_mutex_t,
+    cond: *mut pthread_cond_t,
+    counter: *mut u32,
+    events: u32,
+) {
+    // SAFETY: as the caller promises; the mutex protects the counter.
+    unsafe {
+        libc::pthread_mutex_lock(mutex);
+        counter.write(counter.read().wrapping_add(events));
+        libc::pthread_cond_signal(cond);
+        libc::pthread_mutex_unlock(mutex);
     }
 }
 

@@ -5,5 +5,6 @@ mod cancel;
 mod destroy;
 mod matrix;
 mod newer;
+mod public_fields;
 mod source;
 mod unmapped;

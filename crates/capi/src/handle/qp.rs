@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ferroce::{QKey, Qpn, QueuePair, SendRequest, ServiceType};
+use ferroce::{QKey, Qpn, QueuePair, SendRequest, ServiceType, State};
 
 use super::context::OpenDevice;
 use super::{Shown, handle};
@@ -24,6 +24,16 @@ pub(crate) struct QpHandle {
 }
 
 handle!(QpHandle, shown, ibv_qp_ex);
+
+impl QpHandle {
+    /// Writes the public `state`, as rdma-core does when a program changes the state or queries it. A change that the
+    /// program did not request, to the error state for instance, leaves the field as it is: UCX relies on that.
+    pub(crate) fn show_state(&self, state: State) {
+        let shown = self.shown.pointer();
+        // SAFETY: the handle's own field. No reference: another thread may be counting events in the same structure.
+        unsafe { (&raw mut (*shown).qp_base.state).write(state.code()) };
+    }
+}
 
 /// The WRs between `ibv_wr_start` and `ibv_wr_complete`.
 pub(crate) struct Batch {

@@ -54,7 +54,7 @@ unsafe fn modify(qp: *mut ibv_qp, change: &QueuePairAttributes) -> Result<()> {
     // SAFETY: as the caller promises.
     let queue_pair = unsafe { QpHandle::of(qp.cast()) }?;
     let state = queue_pair.queue_pair.modify(change)?;
-    queue_pair.shown.change(|shown| shown.qp_base.state = state.code());
+    queue_pair.show_state(state);
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use ferroce::{EventKind, Source};
 use crate::abi::constants::event;
 use crate::abi::context::ibv_context;
 use crate::abi::objects::{ibv_async_event, ibv_cq, ibv_qp, ibv_srq};
+use crate::acknowledge;
 use crate::entry::{self, Next, Result};
 use crate::fd::until_readable;
 use crate::handle::Handle;
@@ -62,31 +63,39 @@ pub(crate) unsafe extern "C" fn ack_async_event(kind: *mut ibv_async_event) {
         // SAFETY: the program's structure.
         let kind = unsafe { entry::read(kind) }?;
         // SAFETY: the object is not destroyed before its events are acknowledged.
-        unsafe { acknowledge(kind) }
+        unsafe { count(kind) }
     });
 }
 
 /// # Safety
 /// The event came from this library, and was not acknowledged before.
-unsafe fn acknowledge(kind: &ibv_async_event) -> Result<()> {
-    let events = match kind.event_type {
-        event::SRQ_LIMIT_REACHED => {
-            let object = ptr::with_exposed_provenance::<ibv_srq>(kind.element);
-            // SAFETY: as the caller promises.
-            &unsafe { SrqHandle::of(object) }?.events
-        }
-        event::CQ_ERR => {
-            let object = ptr::with_exposed_provenance::<ibv_cq>(kind.element);
-            // SAFETY: as the caller promises.
-            &unsafe { CqHandle::of(object.cast()) }?.errors
-        }
-        event::DEVICE_FATAL | event::PORT_ACTIVE | event::PORT_ERR => return Ok(()),
-        _ => {
-            let object = ptr::with_exposed_provenance::<ibv_qp>(kind.element);
-            // SAFETY: as the caller promises.
-            &unsafe { QpHandle::of(object.cast()) }?.events
+unsafe fn count(kind: &ibv_async_event) -> Result<()> {
+    // SAFETY: as the caller promises; an object is not destroyed before its events are acknowledged.
+    let (unacknowledged, mutex, cond, counter) = unsafe {
+        match kind.event_type {
+            event::SRQ_LIMIT_REACHED => {
+                let srq = ptr::with_exposed_provenance_mut::<ibv_srq>(kind.element);
+                let events = &SrqHandle::of(srq)?.events;
+                let counter = &raw mut (*srq).events_completed;
+                (events, &raw mut (*srq).mutex, &raw mut (*srq).cond, counter)
+            }
+            event::CQ_ERR => {
+                let cq = ptr::with_exposed_provenance_mut::<ibv_cq>(kind.element);
+                let events = &CqHandle::of(cq.cast())?.errors;
+                let counter = &raw mut (*cq).async_events_completed;
+                (events, &raw mut (*cq).mutex, &raw mut (*cq).cond, counter)
+            }
+            event::DEVICE_FATAL | event::PORT_ACTIVE | event::PORT_ERR => return Ok(()),
+            _ => {
+                let qp = ptr::with_exposed_provenance_mut::<ibv_qp>(kind.element);
+                let events = &QpHandle::of(qp.cast())?.events;
+                let counter = &raw mut (*qp).events_completed;
+                (events, &raw mut (*qp).mutex, &raw mut (*qp).cond, counter)
+            }
         }
     };
-    events.acknowledge(1);
+    // SAFETY: as above.
+    unsafe { acknowledge::show(mutex, cond, counter, 1) };
+    unacknowledged.acknowledge(1);
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::abi::context::ibv_context;
 use crate::abi::extended::ibv_cq_ex;
 use crate::abi::objects::{ibv_comp_channel, ibv_cq};
 use crate::abi::work::ibv_wc;
-use crate::acknowledge::Unacknowledged;
+use crate::acknowledge::{self, Unacknowledged};
 use crate::entry::{self, Errno, Next, Result};
 use crate::fd::{is_blocking, make_blocking, until_readable};
 use crate::handle::context::ContextHandle;
@@ -127,7 +127,8 @@ pub(crate) unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int 
             return Err(Errno::INVALID);
         }
         handle.queue.resize(capacity)?;
-        handle.shown.change(|shown| shown.base.cqe = cqe);
+        // SAFETY: the program's queue. No reference: another thread may be counting events in the same structure.
+        unsafe { (&raw mut (*cq).cqe).write(cqe) };
         Ok(())
     })
 }
@@ -223,7 +224,13 @@ pub(crate) unsafe extern "C-unwind" fn get_cq_event(
 pub(crate) unsafe extern "C" fn ack_cq_events(cq: *mut ibv_cq, events: c_uint) {
     entry::nothing(|| {
         // SAFETY: the program's queue.
-        unsafe { CqHandle::of(cq.cast()) }?.events.acknowledge(events.into());
+        let handle = unsafe { CqHandle::of(cq.cast()) }?;
+        // SAFETY: as above; it is not destroyed before its events are acknowledged.
+        unsafe {
+            let counter = &raw mut (*cq).comp_events_completed;
+            acknowledge::show(&raw mut (*cq).mutex, &raw mut (*cq).cond, counter, events);
+        }
+        handle.events.acknowledge(events.into());
         Ok(())
     });
 }

@@ -85,9 +85,10 @@ pub(crate) unsafe extern "C" fn get_device_guid(device: *mut ibv_device) -> u64 
     entry::run(|| Ok(unsafe { DeviceHandle::of(device) }?.device.guid().to_be())).unwrap_or(0)
 }
 
-pub(crate) unsafe extern "C" fn get_device_index(device: *mut ibv_device) -> c_int {
-    // SAFETY: the program's device, or null.
-    entry::count(|| Ok(unsafe { DeviceHandle::of(device) }?.device.interface().index as c_int))
+/// Returns -1: the index is the kernel's number of an RDMA device, and the kernel has none of ours. Programs such as UCX
+/// ask the kernel about any other value over netlink.
+pub(crate) unsafe extern "C" fn get_device_index(_device: *mut ibv_device) -> c_int {
+    -1
 }
 
 pub(crate) unsafe extern "C" fn get_sysfs_path() -> *const c_char {

@@ -91,8 +91,11 @@ pub(crate) unsafe extern "C" fn modify_qp(
             check_lid(attr, handle.queue_pair.context())?;
         }
         change.clear(without_meaning(handle.service));
+        let requested = change.state.is_some();
         let state = handle.queue_pair.modify(&change)?;
-        handle.shown.change(|shown| shown.qp_base.state = state.code());
+        if requested {
+            handle.show_state(state);
+        }
         Ok(())
     })
 }
@@ -100,7 +103,7 @@ pub(crate) unsafe extern "C" fn modify_qp(
 pub(crate) unsafe extern "C" fn query_qp(
     qp: *mut ibv_qp,
     attr: *mut ibv_qp_attr,
-    _mask: c_int,
+    mask: c_int,
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
     entry::number(|| {
@@ -112,7 +115,10 @@ pub(crate) unsafe extern "C" fn query_qp(
         let state = handle.queue_pair.state();
         *attr = ibv_qp_attr { cap, ..attributes_out(&now, state) };
         attr.sq_draining = handle.queue_pair.is_draining().into();
-        handle.shown.change(|shown| shown.qp_base.state = state.code());
+        // The mask is a hint, and everything is returned; but the public field changes only with this bit.
+        if mask as u32 & AttributeMask::STATE.bits() != 0 {
+            handle.show_state(state);
+        }
         // SAFETY: as above.
         let shown = unsafe { &*qp };
         *init = ibv_qp_init_attr {
