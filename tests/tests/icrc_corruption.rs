@@ -286,7 +286,7 @@ fn the_history_rejects_arbitrary_identifications() {
     let batches = first_batch.clone().chain(first_batch.clone()).collect::<Vec<_>>();
     for (name, ids, at_most) in [
         ("a first batch", first_batch.collect(), 0.01),
-        ("two batches", batches, 1.1 / 1024.0),
+        ("two batches", batches, 1.1 / 2048.0),
         ("a counter", (47_664..47_664 + BATCH_LIMIT).collect(), 0.01),
     ] {
         let mut history = IdentificationHistory::new();

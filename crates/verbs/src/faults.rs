@@ -19,7 +19,8 @@ pub struct Faults {
     pub duplication: u32,
     /// Packets that are delivered after up to eight later ones.
     pub reordering: u32,
-    /// Packets of which a bit is inverted. Their ICRC is wrong, so they count as lost, but see `docs/icrc.md` for IPv4.
+    /// Packets of which a bit is inverted, behind the kernel's check of the UDP checksum, which would detect it. Their ICRC
+    /// is wrong, so they count as lost, but see `docs/icrc.md` for the first packets of a flow over IPv4.
     pub corruption: u32,
     /// Seed of the random numbers: the same seed makes the same choices for the same packets.
     pub seed: u64,

@@ -1,6 +1,8 @@
 //! Plausibility check of solved identifications against those of earlier packets.
 
 #[cfg(test)]
+mod corruption_tests;
+#[cfg(test)]
 mod tests;
 
 use core::time::Duration;
@@ -17,6 +19,9 @@ const MAX_FORWARD: u16 = 1024;
 /// Limit of a counter's backward step: packets were reordered or duplicated.
 const MAX_BACKWARD: u16 = 128;
 
+/// Packets that may be lost from a batch, or late, without the next one being taken for a corrupt one.
+const MAX_GAP: u16 = 16;
+
 /// Milliseconds after which a counter is forgotten: it may have advanced by as many.
 const STALE_AFTER_MS: u128 = 1 << 14;
 
@@ -29,8 +34,18 @@ const MISMATCH_PENALTY: u8 = 2;
 /// Distrust at which the tracks are given up.
 const MAX_DISTRUST: u8 = 8;
 
+/// Doubt added by an identification that cannot belong to the sender, and the doubt at which its pattern is given up; a
+/// matching identification subtracts 1, one of a batch all of it.
+const CONTRADICTION: u8 = 8;
+const MAX_DOUBT: u8 = 4 * CONTRADICTION;
+
 /// Evicted sequences after which the sender is treated as having no pattern.
 const MAX_EVICTIONS: u8 = 4;
+
+/// For a sender without a pattern: packets with the same "don't fragment" flag after which another flag is implausible, and
+/// the number of packets with the other one after which it is accepted.
+const SAME_FLAG: u8 = 16;
+const OTHER_FLAG: u8 = 4;
 
 /// Consecutive matching identifications before a sender without a pattern is tracked again. Doubles each time the pattern
 /// is lost; otherwise a sender with long runs from many counters would lose packets repeatedly.
@@ -54,7 +69,8 @@ pub enum Plausibility {
 /// Pass it every [`Identification`] that [`solve`](super::solve) returns, by [`observe`](Self::observe) or, with both kinds
 /// of history, by [`observe_flow`]. It distinguishes three kinds of sender:
 ///
-/// - *batches*: "don't fragment" and an identification below [`BATCH_LIMIT`] that starts again at 0, as Ferroce sends;
+/// - *batches*: "don't fragment" and an identification below [`BATCH_LIMIT`] that starts again at 0, as Ferroce sends; each
+///   is 0 or the last plus 1, up to some lost or late packets;
 /// - *counters*, incremented per packet: one per pair of addresses, as Linux does for rdma_rxe, one per flow, or several
 ///   behind one address. Up to four sequences are tracked at the same time; a new one is adopted with its second packet,
 ///   so it costs one packet;
@@ -62,7 +78,9 @@ pub enum Plausibility {
 ///   locked out.
 ///
 /// A sender that jumps (a reboot, another kernel behind the address) loses one packet: the next one that matches the new
-/// sequence is accepted.
+/// sequence is accepted. A sequence with another "don't fragment" flag than the tracked ones is never adopted, and
+/// [`observe_flow`] adopts none beside batches: a corruption that always has the same effect (a single bit, for example)
+/// gives packets with the same wrong identification, and the second would be accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdentificationHistory {
     /// Tracked sequences, the most recent first.
@@ -72,6 +90,8 @@ pub struct IdentificationHistory {
     /// The last identification that matched no track: a second one near it starts a track.
     last_mismatch: Option<Identification>,
     distrust: u8,
+    /// Whether the packets are still those of the sender that is tracked.
+    doubt: u8,
     evictions: u8,
     /// Number of times the pattern was lost.
     losses: u8,
@@ -91,16 +111,67 @@ enum Pattern {
     /// Below [`BATCH_LIMIT`] up to now, the highest seen: the first batch, or a counter that will exceed the limit.
     BatchOrCounter(Identification),
     /// Started again at 0, which a counter does once in 65,536 packets.
-    Batches,
+    Batches(Batches),
     /// The highest identification seen.
     Counter(Identification),
 }
 
-/// A sender without a pattern: the last identification, and the number of further matches required.
+impl Pattern {
+    /// The "don't fragment" flag of its packets.
+    fn flag(self) -> bool {
+        match self {
+            Self::Batches(_) => true,
+            Self::BatchOrCounter(highest) | Self::Counter(highest) => highest.dont_fragment,
+        }
+    }
+}
+
+/// A sender of batches: the index that continues the last one, and the same for the batches before it, of which some
+/// packets may be late: the longest of them, minus one for each batch since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Batches {
+    next: u16,
+    before: u16,
+}
+
+impl Batches {
+    /// The state after the next packet; `None` if its identification is not plausible.
+    #[inline]
+    fn after(self, seen: Identification) -> Option<Self> {
+        if !is_batch(seen) {
+            return None;
+        }
+        if seen.id == self.next {
+            return Some(Self { next: seen.id + 1, ..self });
+        }
+        if seen.id == 0 {
+            return Some(Self { next: 1, before: self.next.max(self.before.saturating_sub(1)) });
+        }
+        self.after_gap(seen.id)
+    }
+
+    /// Like [`after`](Self::after), for an index that does not continue a batch: packets were lost or overtaken.
+    #[cold]
+    fn after_gap(self, id: u16) -> Option<Self> {
+        let near = |index: u16| index.abs_diff(id) <= MAX_GAP;
+        if near(self.next) {
+            return Some(Self { next: self.next.max(id + 1), ..self });
+        }
+        // The start of a batch was lost.
+        if id <= MAX_GAP && self.next > MAX_GAP {
+            return Some(Self { next: id + 1, before: self.next });
+        }
+        (id <= MAX_GAP || near(self.before)).then_some(self)
+    }
+}
+
+/// A sender without a pattern: the last identification, the number of further matches required, and the number of
+/// packets in a row with the same flag, up to a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Unpatterned {
     last: Identification,
     matches_left: u16,
+    same_flag: u8,
 }
 
 /// Checks an identification against the history of its flow (addresses and source port) and that of all flows between the
@@ -112,9 +183,11 @@ pub fn observe_flow(
     seen: Identification,
     now: Duration,
 ) -> Plausibility {
-    // Fast path for Ferroce's packets: batch indices do not age, and the pair has seen batches too.
-    if flow.sends_batches() && is_batch(seen) {
-        flow.distrust = flow.distrust.saturating_sub(1);
+    // Fast path for Ferroce's packets: batch indices do not age, and nobody else sends from the port of a Ferroce sender.
+    if let Some(Track { pattern: Pattern::Batches(batches), .. }) = &mut flow.tracks[0] {
+        let Some(after) = batches.after(seen) else { return flow.contradict(seen) };
+        *batches = after;
+        flow.doubt = 0;
         return Plausibility::Expected;
     }
     pair.expire(now);
@@ -126,6 +199,9 @@ pub fn observe_flow(
     }
     // Per-flow counters are kept out of the pair's history, which could not track all of them.
     let pair_has_pattern = !pair.is_new() && pair.unpatterned.is_none();
+    if flow.is_new() && pair.contradicts(seen) {
+        return flow.mismatch(seen, now);
+    }
     if pair_has_pattern && (flow.fit(seen, now).is_some() || flow.is_new()) {
         return flow.observe(seen, now);
     }
@@ -154,6 +230,7 @@ impl IdentificationHistory {
         if let Some((index, pattern)) = self.fit(seen, now) {
             self.set(index, Track { pattern, last: now });
             self.distrust = self.distrust.saturating_sub(1);
+            self.doubt = self.doubt.saturating_sub(1);
             return Plausibility::Expected;
         }
         if self.is_new() {
@@ -165,15 +242,15 @@ impl IdentificationHistory {
         self.mismatch(seen, now)
     }
 
-    /// Whether the last identification was an index of a sender of batches.
-    #[inline]
-    fn sends_batches(&self) -> bool {
-        self.tracks[0].is_some_and(|track| track.pattern == Pattern::Batches)
-    }
-
     /// Whether there is no history to compare with.
     fn is_new(&self) -> bool {
         self.unpatterned.is_none() && self.tracks.iter().all(Option::is_none)
+    }
+
+    /// Whether the "don't fragment" flag is not that of the tracked sequences, which all have the same.
+    fn contradicts(&self, seen: Identification) -> bool {
+        let track = self.tracks.iter().flatten().next();
+        track.is_some_and(|track| track.pattern.flag() != seen.dont_fragment)
     }
 
     /// Forgets stale counters. Batch indices do not age.
@@ -182,10 +259,9 @@ impl IdentificationHistory {
         if self.unpatterned.is_some() && stale(self.last) {
             *self = Self::default();
         }
+        let ages = |one: Track| !matches!(one.pattern, Pattern::Batches(_));
         for track in &mut self.tracks {
-            if track.is_some_and(|one| one.pattern != Pattern::Batches && stale(one.last)) {
-                *track = None;
-            }
+            track.take_if(|one| ages(*one) && stale(one.last));
         }
     }
 
@@ -194,9 +270,9 @@ impl IdentificationHistory {
         let fits = self.tracks.iter().enumerate().filter_map(|(index, track)| {
             let track = track.as_ref()?;
             let (distance, pattern) = match track.pattern {
-                Pattern::Batches => (0, is_batch(seen).then_some(Pattern::Batches)?),
-                Pattern::BatchOrCounter(_) if is_batch(seen) && seen.id == 0 => {
-                    (0, Pattern::Batches)
+                Pattern::Batches(batches) => (0, Pattern::Batches(batches.after(seen)?)),
+                Pattern::BatchOrCounter(highest) if is_batch(seen) && seen.id == 0 => {
+                    (0, Pattern::Batches(Batches { next: 1, before: highest.id + 1 }))
                 }
                 Pattern::BatchOrCounter(highest) if is_batch(seen) => {
                     let highest = if seen.id > highest.id { seen } else { highest };
@@ -230,12 +306,16 @@ impl IdentificationHistory {
         }
         let (index, pattern) = self.fit(seen, now).unwrap_or((0, pattern_of(seen)));
         self.set(index, Track { pattern, last: now });
+        self.doubt = self.doubt.saturating_sub(1);
         self.last = now;
     }
 
     fn mismatch(&mut self, seen: Identification, now: Duration) -> Plausibility {
+        if self.contradicts(seen) {
+            return self.contradict(seen);
+        }
         // Two corrupt packets would have to match by chance to be accepted here.
-        if self.last_mismatch.take().is_some_and(|last_mismatch| agree(last_mismatch, seen)) {
+        if self.last_mismatch.take().is_some_and(|last| step(last, seen, 0).is_some()) {
             let free = self.tracks.iter().position(Option::is_none);
             self.evictions += u8::from(free.is_none());
             if self.evictions >= MAX_EVICTIONS {
@@ -254,23 +334,41 @@ impl IdentificationHistory {
         Plausibility::Implausible
     }
 
+    /// Refuses an identification that cannot belong to the sender. After several the pattern is dropped: the sender is another
+    /// one, or sends packets of both kinds.
+    #[cold]
+    fn contradict(&mut self, seen: Identification) -> Plausibility {
+        self.doubt += CONTRADICTION;
+        if self.doubt >= MAX_DOUBT {
+            self.drop_pattern(seen);
+        }
+        Plausibility::Implausible
+    }
+
     fn drop_pattern(&mut self, seen: Identification) {
         let losses = self.losses.saturating_add(1);
-        let unpatterned = Some(Unpatterned { last: seen, matches_left: regain_after(losses) });
+        let matches_left = regain_after(losses);
+        let unpatterned = Some(Unpatterned { last: seen, matches_left, same_flag: 0 });
         *self = Self { unpatterned, losses, last: self.last, ..Self::default() };
     }
 
     /// Processes an identification of a sender without a pattern, which may have one again.
     fn regain(
         &mut self,
-        Unpatterned { last, matches_left }: Unpatterned,
+        Unpatterned { last, matches_left, same_flag }: Unpatterned,
         seen: Identification,
         now: Duration,
     ) -> Plausibility {
-        let fits = is_batch(last) && is_batch(seen) || step(last, seen, 0).is_some();
+        let is_same = last.dont_fragment == seen.dont_fragment;
+        if !is_same && same_flag >= SAME_FLAG {
+            self.unpatterned = Some(Unpatterned { last, matches_left, same_flag: same_flag - 1 });
+            return Plausibility::Implausible;
+        }
+        let same_flag = if is_same { (same_flag + 1).min(SAME_FLAG + OTHER_FLAG - 1) } else { 0 };
+        let fits = step(last, seen, 0).is_some();
         let matches_left = if fits { matches_left - 1 } else { regain_after(self.losses) };
         if matches_left > 0 {
-            self.unpatterned = Some(Unpatterned { last: seen, matches_left });
+            self.unpatterned = Some(Unpatterned { last: seen, matches_left, same_flag });
             return Plausibility::Unproven;
         }
         self.unpatterned = None;
@@ -295,11 +393,6 @@ fn is_batch(seen: Identification) -> bool {
 
 fn pattern_of(seen: Identification) -> Pattern {
     if is_batch(seen) { Pattern::BatchOrCounter(seen) } else { Pattern::Counter(seen) }
-}
-
-/// Whether two mismatches belong to the same sequence.
-fn agree(last_mismatch: Identification, seen: Identification) -> bool {
-    is_batch(last_mismatch) && is_batch(seen) || step(last_mismatch, seen, 0).is_some()
 }
 
 /// Distance between two identifications of a counter.

@@ -79,7 +79,7 @@ fn the_dont_fragment_flag_must_match() {
 #[test]
 fn batches_restart_at_zero() {
     let mut history = IdentificationHistory::new();
-    for id in (0..BATCH_LIMIT).chain(0..3).chain([0, 0, 127, 5]) {
+    for id in (0..BATCH_LIMIT).chain(0..3).chain([126, 0, 0, 5]) {
         assert_eq!(observe(&mut history, id), Expected, "{id}");
     }
     assert_eq!(observe(&mut history, BATCH_LIMIT), Implausible);
@@ -294,7 +294,8 @@ proptest! {
         }
     }
 
-    /// Any sequence is processed without a panic, and a counter is accepted again after one loss.
+    /// Any sequence is processed without a panic, and a counter is accepted after one loss, or four if the others had another
+    /// flag.
     #[test]
     fn any_sequence_is_handled(
         ids: Vec<(u16, bool, u32)>,
@@ -307,7 +308,7 @@ proptest! {
             let _ = history.observe(Identification { id, dont_fragment }, now);
         }
         let mut observe = |id| history.observe(Identification { id, dont_fragment: true }, now);
-        let _ = observe(next);
-        prop_assert_ne!(observe(next + 1), Implausible);
+        let lost = (next..next + 10).filter(|&id| observe(id) == Implausible).count();
+        prop_assert!(lost <= 5, "{lost} lost");
     }
 }
