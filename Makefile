@@ -10,7 +10,7 @@ CARGO_HOME ?= $(HOME)/.cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup test test-all lint docs msrv miri asan bench microbench coverage interop fuzz soak stress install uninstall static deb clean
+.PHONY: help build setup test test-all lint docs msrv miri asan bench microbench instructions coverage interop fuzz soak stress install uninstall static deb clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -52,6 +52,11 @@ bench: ## compare Ferroce with TCP, UCX, libfabric and rdma_rxe, and write docs/
 
 microbench: ## run the benchmarks of single functions (BENCH=name for some of them)
 	cargo bench --locked --workspace --bench '*' -- $(BENCH)
+
+instructions: ## count the instructions of the data path with valgrind, against tests/instructions/counts.json (WRITE=1 writes it)
+	cargo build --locked --release -p ferroce-tests --bin ferroce-instructions
+	unshare --map-root-user --net sh -c 'ip link set lo up && exec "$$@"' sh \
+		"$(or $(CARGO_TARGET_DIR),target)/release/ferroce-instructions" $(if $(WRITE),--write)
 
 coverage: ## line coverage of the protocol core
 	@scripts/coverage

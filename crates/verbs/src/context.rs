@@ -10,7 +10,7 @@ use ferroce_sys::route;
 use ferroce_wire::number::Qpn;
 
 use crate::device::{Device, is_own};
-use crate::engine::{Adapter, Handle, Statistics};
+use crate::engine::{Adapter, Handle, PausedThread, Statistics};
 use crate::error::{OpenError, RouteError, WaitError};
 use crate::event::{AsyncEvent, Events};
 use crate::exit;
@@ -150,6 +150,14 @@ impl Context {
     /// library do so themselves.
     pub fn stop_polling(&self) {
         self.handle.shards().for_each(|shard| shard.stop_polling());
+    }
+
+    /// Halts the device thread while the value lives: the program has to make all passes by polling. For counting the
+    /// instructions of the data path, not for programs.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn pause_thread(&self) -> PausedThread {
+        PausedThread::new(Arc::clone(&self.handle))
     }
 
     /// Returns the counters of the device since it was opened.

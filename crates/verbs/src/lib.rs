@@ -123,6 +123,8 @@ pub use context::Context;
 pub use cq::WorkCompletion;
 pub use device::{Device, GidEntry, Names, NotNames, devices};
 pub use engine::Leading;
+#[doc(hidden)]
+pub use engine::PausedThread;
 pub use engine::Statistics;
 pub use error::{
     CreateError, EnvironmentError, Error, MemoryError, ModifyError, MulticastError, OpenError,

@@ -30,6 +30,7 @@
 //! | `deferral` | whether ACKs may wait for the program's next call |
 //! | `doze` | how the device thread shares the sockets with threads that poll or wait |
 //! | `wait` | waiting for packets in the thread that waits for their completions |
+//! | `pause` | halting the device thread, to count instructions |
 //! | `spin` | whether a thread that waits spins before it sleeps |
 //! | `signals` | what the device thread and the other threads tell each other |
 //! | `counters` | the counters of a device, published for other processes |
@@ -52,6 +53,7 @@ mod mad;
 mod management;
 mod numbers;
 mod outbox;
+mod pause;
 mod port;
 mod port_state;
 mod qp_stats;
@@ -83,6 +85,7 @@ pub(crate) use management::{
     CmEventHandler, Connections, LEDGER_RECORD_LEN, MANAGEMENT, Manager, QUEUE_KEY,
     parse_ledger_record,
 };
+pub use pause::PausedThread;
 pub(crate) use qp_stats::{Belongs, QpStats};
 pub(crate) use queue_pair::{Core, Inner, RecvQueue};
 pub(crate) use rx::ReceivedPacket;

@@ -14,6 +14,7 @@ use ferroce_proto::time::Instant;
 use ferroce_sys::Event;
 
 use super::link::Route;
+use super::pause::Pause;
 use super::shards::Handle;
 use crate::error::SystemError;
 use crate::sync::lock;
@@ -40,6 +41,7 @@ pub(super) enum Mode {
 #[derive(Debug)]
 pub(crate) struct Signals {
     pub(super) wake: Event,
+    pub(super) pause: Pause,
     stop: AtomicBool,
     /// The thread has stopped.
     stopped: AtomicBool,
@@ -65,6 +67,7 @@ impl Signals {
     pub(super) fn new() -> Result<Self, SystemError> {
         Ok(Self {
             wake: Event::new()?,
+            pause: Pause::default(),
             stop: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             polled: AtomicBool::new(false),

@@ -71,6 +71,8 @@ pub(crate) fn run(adapter: &Adapter) {
     let mut steering = Steering::new(clock::now());
     let _stopped = Stopped(signals);
     while !signals.is_stopping() {
+        // As beside a program that polls.
+        signals.pause.halt_if_requested(|| signals.set_mode(Mode::Dozing));
         if adapter.driver.has_failed() {
             return;
         }
