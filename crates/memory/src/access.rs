@@ -16,7 +16,58 @@ pub(crate) fn local_access(write: bool) -> AccessFlags {
     if write { AccessFlags::LOCAL_WRITE } else { NONE }
 }
 
+/// The bytes that the program copies at a time: unmapping and deregistering wait for one of these copies.
+const COPY: usize = 1 << 16;
+
 impl Registry {
+    /// Copies bytes at an offset of a region to `out`, for the program itself, whose PD does not matter.
+    pub fn copy_out(&self, key: LKey, offset: u64, out: &mut [u8]) -> Result<(), Denied> {
+        for (number, part) in out.chunks_mut(COPY).enumerate() {
+            let place = (offset.wrapping_add((number * COPY) as u64), part.len() as u64);
+            self.own(key, place, false, |slice| slice.read(part))?;
+        }
+        Ok(())
+    }
+
+    /// Copies `data` to an offset of a region, for the program itself. The program has promised nothing about writing to memory
+    /// that it has registered by address without `LOCAL_WRITE`.
+    pub fn copy_in(&self, key: LKey, offset: u64, data: &[u8]) -> Result<(), Denied> {
+        for (number, part) in data.chunks(COPY).enumerate() {
+            let place = (offset.wrapping_add((number * COPY) as u64), part.len() as u64);
+            self.own(key, place, true, |slice| slice.write(part))?;
+        }
+        Ok(())
+    }
+
+    /// Calls `then` for a part of a region while it cannot be deregistered.
+    fn own<T>(
+        &self,
+        key: LKey,
+        (offset, length): (u64, u64),
+        write: bool,
+        then: impl FnOnce(RegionSlice<'_>) -> Result<T, Denied>,
+    ) -> Result<T, Denied> {
+        fn part(
+            region: &Region,
+            (offset, length): (u64, u64),
+            write: bool,
+        ) -> Result<RegionSlice<'_>, Denied> {
+            let is_writable =
+                region.owner.is_some() || region.access.contains(AccessFlags::LOCAL_WRITE);
+            if write && !is_writable {
+                return Err(Denied::Access);
+            }
+            region.slice(region.iova.checked_add(offset).ok_or(Denied::Bounds)?, length)
+        }
+        let place = (offset, length);
+        if let Some(region) = self.table.protect(key.0) {
+            return then(part(&region, place, write)?.protected());
+        }
+        let entry = self.table.read(key.0).ok_or(Denied::Key)?;
+        let Object::Region(region) = &entry.object else { return Err(Denied::Key) };
+        then(part(region, place, write)?)
+    }
+
     /// Checks a local access, and calls `then` while the region cannot be deregistered.
     #[inline(always)]
     pub(crate) fn local<T>(

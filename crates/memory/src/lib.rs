@@ -7,8 +7,8 @@
 //!
 //! - [`Registry`] holds the regions and windows of one device. A reference to it implements [`Memory`], which the
 //!   transports use.
-//! - [`AddressRange`] is a range of the program's memory to register. Creating one is unsafe, because only the program
-//!   knows how long it stays mapped; everything after that is safe.
+//! - [`AddressRange`] is a range of the program's memory, for one registration. Creating one of addresses is unsafe, because
+//!   only the program knows how long they stay mapped; everything after that is safe.
 //! - [`Buffer`] is memory that this crate maps, so that it can be registered and used without unsafe code.
 //!
 //! ```

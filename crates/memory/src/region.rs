@@ -1,6 +1,5 @@
 //! A memory region (MR), and slices of it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use ferroce_proto::memory::{AccessFlags, Atomic, Denied, PdId};
@@ -8,8 +7,7 @@ use ferroce_sys::memory as sys;
 use ferroce_sys::ring::SharedBytes;
 use ferroce_wire::number::VirtualAddress;
 
-use crate::buffer::Buffer;
-use crate::range::AddressRange;
+use crate::range::{AddressRange, Owner};
 use crate::watch::Watch;
 use crate::{guard, probe};
 
@@ -57,8 +55,8 @@ pub(crate) struct Region {
     pub(crate) windows: AtomicUsize,
     /// It is deregistered, so no window may be bound to it any more. Set under the write lock of its slot.
     pub(crate) revoked: AtomicBool,
-    /// The buffer that it is in, kept alive by the region.
-    pub(crate) owner: Option<Arc<Buffer>>,
+    /// What keeps the memory mapped as long as the region exists, if not a promise of the program.
+    pub(crate) owner: Option<Owner>,
     /// The parts that the program has unmapped.
     pub(crate) watch: Watch,
 }

@@ -26,7 +26,7 @@ pub struct Keys {
 }
 
 /// A change of a region. Fields that are `None` stay as they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Change {
     /// The new PD.
     pub pd: Option<PdId>,
@@ -72,7 +72,9 @@ fn checked_region(
 ) -> Result<Region, RegisterError> {
     check_access(access)?;
     let (address, length) = (range.address(), range.length());
-    let on_demand = access.contains(AccessFlags::ON_DEMAND);
+    let owner = range.owner().cloned();
+    // Memory that has an owner is always mapped, so `ON_DEMAND` makes no difference.
+    let on_demand = owner.is_none() && access.contains(AccessFlags::ON_DEMAND);
     let mut iova = if access.contains(AccessFlags::ZERO_BASED) { 0 } else { iova.0 };
     if on_demand && range.is_everything() {
         iova = 0;
@@ -90,7 +92,7 @@ fn checked_region(
             Ok(1) => {}
             _ => return Err(RegisterError::Unsupported),
         }
-    } else {
+    } else if !owner.as_ref().is_some_and(|owner| owner.is::<Buffer>()) {
         guard::install();
         hooks::install();
         probe::range(address, length, access.contains(AccessFlags::LOCAL_WRITE))?;
@@ -104,8 +106,8 @@ fn checked_region(
         base: address,
         windows: AtomicUsize::new(0),
         revoked: AtomicBool::new(false),
-        owner: None,
-        watch: Watch::new(address, length),
+        watch: if owner.is_some() { Watch::new(0, 0) } else { Watch::new(address, length) },
+        owner,
     })
 }
 
@@ -134,7 +136,8 @@ impl Registry {
     /// Registers a memory region whose first byte has the address `iova`, or 0 if it is zero-based.
     ///
     /// The whole range must be mapped, and writable for `LOCAL_WRITE`, unless it is registered on demand. An empty range is
-    /// registered, and allows no access. [`AddressRange::everything`] with `ON_DEMAND` is the implicit region.
+    /// registered, and allows no access. Unless the memory is a [`Buffer`], the first call in a process installs signal handlers
+    /// and patches the C library (see the documentation of the crate). [`AddressRange::everything`] with `ON_DEMAND` is the implicit region.
     #[doc(alias = "ibv_reg_mr")]
     #[doc(alias = "ibv_reg_mr_iova")]
     pub fn register(
@@ -159,25 +162,8 @@ impl Registry {
         iova: VirtualAddress,
         access: AccessFlags,
     ) -> Result<Keys, RegisterError> {
-        check_access(access)?;
-        let iova = if access.contains(AccessFlags::ZERO_BASED) { 0 } else { iova.0 };
-        let end = offset.checked_add(length).filter(|&end| end <= buffer.len());
-        if end.is_none() || iova.checked_add(length as u64).is_none() {
-            return Err(RegisterError::Range);
-        }
-        self.insert(Region {
-            pd,
-            access,
-            // A buffer is always mapped, so `ON_DEMAND` makes no difference.
-            kind: Kind::Ordinary,
-            iova,
-            length: length as u64,
-            base: buffer.address() + offset,
-            windows: AtomicUsize::new(0),
-            revoked: AtomicBool::new(false),
-            owner: Some(Arc::clone(buffer)),
-            watch: Watch::new(0, 0),
-        })
+        let range = AddressRange::of_buffer(buffer, offset, length);
+        self.register(pd, range.map_err(|_| RegisterError::Range)?, iova, access)
     }
 
     /// Registers a null region, which covers all addresses, for local use only: writes are discarded, and reads return
@@ -209,12 +195,12 @@ impl Registry {
     ///
     /// When this returns, no access to the memory that was registered before is in progress.
     #[doc(alias = "ibv_rereg_mr")]
-    pub fn reregister(&self, key: LKey, change: &Change) -> Result<(), ReregisterError> {
+    pub fn reregister(&self, key: LKey, change: Change) -> Result<(), ReregisterError> {
         loop {
             let old = self.region(key).ok_or(DeregisterError::Key)?;
             // Allocated before the slot is locked, and the old one freed after it is unlocked: freeing may unmap memory,
             // which waits for accesses, which may wait for the slot.
-            let new = watched(changed(&old, change)?);
+            let new = watched(changed(&old, &change)?);
             // Another thread may have changed or deregistered the region meanwhile.
             let entry = self.table.write(key.0).ok_or(DeregisterError::Key)?;
             let Object::Region(current) = &entry.object else {
@@ -303,8 +289,8 @@ fn watched(region: Region) -> Arc<Region> {
 fn changed(old: &Region, change: &Change) -> Result<Region, RegisterError> {
     let pd = change.pd.unwrap_or(old.pd);
     let access = change.access.unwrap_or(old.access);
-    if let Some((range, iova)) = change.translation {
-        return checked_region(pd, range, iova, access);
+    if let Some((range, iova)) = &change.translation {
+        return checked_region(pd, range.duplicate(), *iova, access);
     }
     check_access(access)?;
     let zero_based = AccessFlags::ZERO_BASED;

@@ -127,8 +127,8 @@ pub use engine::Leading;
 pub use engine::PausedThread;
 pub use engine::Statistics;
 pub use error::{
-    CreateError, EnvironmentError, Error, MemoryError, ModifyError, MulticastError, OpenError,
-    PostError, ResizeError, RouteError, SystemError, WaitError,
+    CopyError, CreateError, EnvironmentError, Error, MemoryError, ModifyError, MulticastError,
+    OpenError, PostError, ResizeError, RouteError, SystemError, WaitError,
 };
 pub use event::{AsyncEvent, EventKind, Source};
 pub use faults::{BadFaults, Faults};

@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use ferroce_memory::{AddressRange, Buffer, Change, Keys, OutOfBounds, RegionInfo, WindowKind};
+use ferroce_memory::{AddressRange, Buffer, Change, Keys, RegionInfo, RegisterError, WindowKind};
 use ferroce_proto::memory::{AccessFlags, Bind, PdId, Sge};
 use ferroce_proto::work::RemoteAddress;
 use ferroce_stat::Slot;
 use ferroce_stat::layout::{Kind, MemoryRegion as Field};
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 
-use crate::error::MemoryError;
+use crate::error::{CopyError, MemoryError};
 use crate::pd::{Membership, ProtectionDomain};
 use crate::sync::lock;
 
@@ -46,7 +46,8 @@ pub struct MemoryRegion {
     keys: Keys,
     iova: VirtualAddress,
     length: u64,
-    buffer: Option<Arc<Buffer>>,
+    /// The buffer, if it is in one, and the offset of its first byte there.
+    buffer: Option<(Arc<Buffer>, usize)>,
     deregistered: bool,
     /// What it publishes.
     published: Slot,
@@ -81,7 +82,8 @@ impl ProtectionDomain {
         self.register_part(buffer, 0, buffer.len(), iova, access)
     }
 
-    /// Registers a part of a [`Buffer`] at the address `iova`.
+    /// Registers a part of a [`Buffer`] at the address `iova`. Offsets in the region count from its first byte, not from that of
+    /// the buffer.
     ///
     /// # Errors
     ///
@@ -95,13 +97,37 @@ impl ProtectionDomain {
         iova: VirtualAddress,
         access: AccessFlags,
     ) -> Result<MemoryRegion, MemoryError> {
-        let memory = &self.context().adapter().memory;
-        let keys = memory.register_buffer(self.pd(), buffer, offset, length, iova, access)?;
-        let buffer = Some(Arc::clone(buffer));
-        Ok(MemoryRegion::new(self.join(), keys, iova, length as u64, buffer))
+        let range = AddressRange::of_buffer(buffer, offset, length);
+        self.register(range.map_err(|_| RegisterError::Range)?, iova, access)
     }
 
-    /// Registers memory of the program at the address `iova`, which work requests and peers use.
+    /// Registers memory of the program at the address `iova`, which work requests and peers use. The range is used for this
+    /// registration only.
+    ///
+    /// Registered memory may be unmapped by a bug of the program. To detect that, the first call in a process whose memory is not
+    /// a [`Buffer`] **installs handlers for SIGSEGV and SIGBUS**, which pass on every fault that is not in a copy of Ferroce, and
+    /// **patches the C library's `munmap`, `mmap`, `mremap`, `madvise` and `brk`** (x86-64 with glibc). `FERROCE_WATCH=off` in the
+    /// environment leaves the C library unpatched; memory that is mapped at the same addresses later is then taken for the
+    /// registered memory. `docs/memory.md` describes both and their limits.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU8, Ordering};
+    ///
+    /// use ferroce::{AccessFlags, AddressRange, Context, Device, Options, VirtualAddress};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let context = Context::open(&Device::named("lo")?, &Options::default())?;
+    /// # let pd = context.protection_domain();
+    /// // Own memory without unsafe code: the region holds a reference to it.
+    /// let memory: Arc<Vec<AtomicU8>> = Arc::new((0..4096).map(|_| AtomicU8::new(0)).collect());
+    /// let range = AddressRange::of(Arc::clone(&memory));
+    /// let mr = pd.register(range, VirtualAddress(0), AccessFlags::LOCAL_WRITE)?;
+    /// mr.write(100, b"hello")?;
+    /// assert_eq!(memory[100].load(Ordering::Relaxed), b'h');
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -113,9 +139,9 @@ impl ProtectionDomain {
         iova: VirtualAddress,
         access: AccessFlags,
     ) -> Result<MemoryRegion, MemoryError> {
-        let length = range.length() as u64;
+        let buffer = range.buffer();
         let keys = self.context().adapter().memory.register(self.pd(), range, iova, access)?;
-        Ok(MemoryRegion::new(self.join(), keys, iova, length, None))
+        Ok(MemoryRegion::new(self.join(), keys, buffer))
     }
 
     /// Creates a null MR: writes to it are discarded, and reads return zeroes.
@@ -126,7 +152,7 @@ impl ProtectionDomain {
     #[doc(alias = "ibv_alloc_null_mr")]
     pub fn null_region(&self) -> Result<MemoryRegion, MemoryError> {
         let keys = self.context().adapter().memory.register_null(self.pd())?;
-        Ok(MemoryRegion::new(self.join(), keys, VirtualAddress(0), u64::MAX, None))
+        Ok(MemoryRegion::new(self.join(), keys, None))
     }
 
     /// Allocates an unbound memory window (MW).
@@ -142,15 +168,11 @@ impl ProtectionDomain {
 }
 
 impl MemoryRegion {
-    fn new(
-        membership: Membership,
-        keys: Keys,
-        iova: VirtualAddress,
-        length: u64,
-        buffer: Option<Arc<Buffer>>,
-    ) -> Self {
+    fn new(membership: Membership, keys: Keys, buffer: Option<(Arc<Buffer>, usize)>) -> Self {
         let adapter = membership.context().adapter();
         let info = adapter.memory.query(keys.lkey);
+        // A zero-based region has not the address that was given.
+        let (iova, length) = info.map_or((VirtualAddress(0), 0), |info| (info.iova, info.length));
         let published = adapter.counters.publish(Kind::MemoryRegion, |slot| {
             show(slot, membership.0.pd, length, info.map(|info| info.access));
         });
@@ -194,27 +216,45 @@ impl MemoryRegion {
         RemoteAddress { address, key: self.keys.rkey }
     }
 
-    /// Returns the buffer, if the region has one.
+    /// Returns the buffer, if the region is in one: the whole buffer, of which the region may be a part.
     pub fn buffer(&self) -> Option<&Arc<Buffer>> {
-        self.buffer.as_ref()
+        self.buffer.as_ref().map(|(buffer, _)| buffer)
     }
 
-    /// Copies bytes out of the region's buffer.
+    /// Copies bytes out of the region. As for all methods, `offset` counts from the first byte of the region.
     ///
     /// # Errors
     ///
-    /// When they are out of bounds, or the region has no buffer.
-    pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), OutOfBounds> {
-        self.buffer.as_ref().ok_or(OutOfBounds)?.read(offset, out)
+    /// When they are not within the region, or the program has unmapped them.
+    pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), CopyError> {
+        self.check(offset, out.len())?;
+        if let Some((buffer, start)) = &self.buffer {
+            return Ok(buffer.read(start + offset, out)?);
+        }
+        let memory = &self.membership.context().adapter().memory;
+        memory.copy_out(self.keys.lkey, offset as u64, out).map_err(CopyError::from_denied)
     }
 
-    /// Copies bytes into the region's buffer.
+    /// Copies bytes into the region.
     ///
     /// # Errors
     ///
-    /// When they are out of bounds, or the region has no buffer.
-    pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), OutOfBounds> {
-        self.buffer.as_ref().ok_or(OutOfBounds)?.write(offset, data)
+    /// When they are not within the region, the program has unmapped them, or the memory was registered by address without
+    /// `LOCAL_WRITE`.
+    pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), CopyError> {
+        self.check(offset, data.len())?;
+        if let Some((buffer, start)) = &self.buffer {
+            return Ok(buffer.write(start + offset, data)?);
+        }
+        let memory = &self.membership.context().adapter().memory;
+        memory.copy_in(self.keys.lkey, offset as u64, data).map_err(CopyError::from_denied)
+    }
+
+    /// Checks that a part is within the region.
+    #[inline]
+    fn check(&self, offset: usize, length: usize) -> Result<(), CopyError> {
+        let end = offset.checked_add(length).ok_or(CopyError::OutOfBounds)?;
+        if end as u64 > self.length { Err(CopyError::OutOfBounds) } else { Ok(()) }
     }
 
     /// Returns the address, length, access flags and PD of the region.
@@ -222,17 +262,20 @@ impl MemoryRegion {
         self.membership.context().adapter().memory.query(self.keys.lkey)
     }
 
-    /// Reregisters the region under the same keys.
+    /// Reregisters the region under the same keys. With a new translation, reads and writes access the new memory.
     ///
     /// # Errors
     ///
-    /// When windows are bound to it, or the change is inconsistent.
+    /// When windows are bound to it, or the change is inconsistent; nothing changes then.
     #[doc(alias = "ibv_rereg_mr")]
-    pub fn change(&mut self, change: &Change) -> Result<(), MemoryError> {
-        let memory = &self.membership.context().adapter().memory;
-        memory.reregister(self.keys.lkey, change)?;
-        if let Some((range, iova)) = change.translation {
-            (self.iova, self.length) = (iova, range.length() as u64);
+    pub fn change(&mut self, change: Change) -> Result<(), MemoryError> {
+        let translation = change.translation.as_ref().map(|(range, _)| range.buffer());
+        self.membership.context().adapter().memory.reregister(self.keys.lkey, change)?;
+        if let Some(buffer) = translation {
+            self.buffer = buffer;
+        }
+        if let Some(info) = self.info() {
+            (self.iova, self.length) = (info.iova, info.length);
         }
         self.show();
         Ok(())
@@ -243,8 +286,8 @@ impl MemoryRegion {
     /// # Errors
     ///
     /// As [`MemoryRegion::change`].
-    pub fn change_pd(&mut self, to: &ProtectionDomain, change: &Change) -> Result<(), MemoryError> {
-        self.change(&Change { pd: Some(to.pd()), ..*change })?;
+    pub fn change_pd(&mut self, to: &ProtectionDomain, change: Change) -> Result<(), MemoryError> {
+        self.change(Change { pd: Some(to.pd()), ..change })?;
         self.membership = to.join();
         self.show();
         Ok(())

@@ -158,9 +158,9 @@ pub(crate) unsafe extern "C" fn rereg_mr(
         let region = region.as_mut().ok_or(Errno::INVALID)?;
         if flags & CHANGE_PD != 0 {
             // SAFETY: the program's PD.
-            region.change_pd(&unsafe { PdHandle::of(pd) }?.domain, &change)?;
+            region.change_pd(&unsafe { PdHandle::of(pd) }?.domain, change)?;
         } else {
-            region.change(&change)?;
+            region.change(change)?;
         }
         handle.shown.change(|shown| {
             if flags & CHANGE_PD != 0 {

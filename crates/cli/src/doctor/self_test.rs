@@ -168,7 +168,7 @@ fn exchange(device: &Device, index: u8, local: Local) -> Result<Outcome, Failure
     let start = Instant::now();
     let bytes: Vec<u8> = (0..BYTES).map(|at| (at * 31 + (at >> 8)) as u8).collect();
     let bounds =
-        |error: ferroce::OutOfBounds| Failure::new(error.to_string(), "report this as a bug");
+        |error: ferroce::CopyError| Failure::new(error.to_string(), "report this as a bug");
     one.region.write(0, &bytes).map_err(bounds)?;
     let remote = other.region.remote(0);
     one.complete("WRITE", Operation::Write { remote, immediate: None }, 0)?;

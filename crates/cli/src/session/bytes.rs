@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ferroce::{Buffer, MemoryRegion, OutOfBounds};
+use ferroce::{Buffer, CopyError, MemoryRegion, OutOfBounds};
 
 /// A number of bytes: `4096`, `64K`, `4M`, `1G`, in powers of 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,7 +94,7 @@ impl Pattern {
         offset: usize,
         place: u64,
         length: usize,
-    ) -> Result<(), OutOfBounds> {
+    ) -> Result<(), CopyError> {
         self.write_with(place, length, |start, part| region.write(offset + start, part))
     }
 
@@ -103,12 +103,12 @@ impl Pattern {
         self.write_with(0, buffer.len(), |start, part| buffer.write(start, part))
     }
 
-    fn write_with(
+    fn write_with<E>(
         self,
         place: u64,
         length: usize,
-        write: impl Fn(usize, &[u8]) -> Result<(), OutOfBounds>,
-    ) -> Result<(), OutOfBounds> {
+        write: impl Fn(usize, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut block = vec![0; BLOCK.min(length)];
         for start in (0..length).step_by(BLOCK) {
             let part = &mut block[..BLOCK.min(length - start)];
@@ -125,7 +125,7 @@ impl Pattern {
         offset: usize,
         place: u64,
         length: usize,
-    ) -> Result<(), OutOfBounds> {
+    ) -> Result<(), CopyError> {
         for start in (0..length).step_by(PAGE) {
             let stamp = self.stamp(place + start as u64);
             region.write(offset + start, &stamp[..stamp.len().min(length - start)])?;
@@ -140,7 +140,7 @@ impl Pattern {
         region: &MemoryRegion,
         offset: usize,
         length: usize,
-    ) -> Result<usize, OutOfBounds> {
+    ) -> Result<usize, CopyError> {
         self.check_with(offset, length, |start, found| region.read(offset + start, found))
     }
 
@@ -149,12 +149,12 @@ impl Pattern {
         self.check_with(0, length, |start, found| buffer.read(start, found))
     }
 
-    fn check_with(
+    fn check_with<E>(
         self,
         place: usize,
         length: usize,
-        read: impl Fn(usize, &mut [u8]) -> Result<(), OutOfBounds>,
-    ) -> Result<usize, OutOfBounds> {
+        read: impl Fn(usize, &mut [u8]) -> Result<(), E>,
+    ) -> Result<usize, E> {
         let (mut found, mut right) = (vec![0; BLOCK.min(length)], vec![0; BLOCK.min(length)]);
         for start in (0..length).step_by(BLOCK) {
             let size = BLOCK.min(length - start);

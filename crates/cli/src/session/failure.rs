@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use ferroce::cm::RejectReason;
-use ferroce::{CompletionKind, Error, OutOfBounds, Status};
+use ferroce::{CompletionKind, CopyError, Error, OutOfBounds, Status};
 
 /// Why a job failed.
 #[derive(Debug)]
@@ -104,6 +104,12 @@ from_errors! {
     ferroce::WaitError,
     ferroce::cm::Error,
     ferroce::setup::Error,
+}
+
+impl From<CopyError> for Failure {
+    fn from(error: CopyError) -> Self {
+        Self::Other(error.to_string())
+    }
 }
 
 impl From<OutOfBounds> for Failure {

@@ -74,7 +74,7 @@ fn reregistering_changes_access_and_pd() {
     let (registry, _buffer, keys) = setup(64, LOCAL);
     let sge = remote(keys.rkey, BASE, 8);
     assert_eq!((&registry).check_remote(BY, sge, READ), Err(Denied::Access));
-    let change = |change: Change| registry.reregister(keys.lkey, &change);
+    let change = |change: Change| registry.reregister(keys.lkey, change);
     change(Change { access: Some(LOCAL | READ), ..Change::default() }).unwrap();
     assert_eq!((&registry).check_remote(BY, sge, READ), Ok(()));
     let bad = change(Change { access: Some(WRITE), ..Change::default() });
@@ -105,7 +105,35 @@ fn a_null_region_discards_writes_and_reads_zeroes() {
     assert_eq!(denied, Err(Denied::Access));
     assert_eq!(registry.query(keys.lkey).unwrap().kind, Kind::Null);
     let pd = Change { pd: Some(PdId(8)), ..Change::default() };
-    registry.reregister(keys.lkey, &pd).unwrap();
+    registry.reregister(keys.lkey, pd).unwrap();
     let sge = local(keys.lkey, 5, 40);
     assert_eq!(memory.check_local(PdId(8), sge, true), Ok(()));
+}
+
+#[test]
+fn the_program_copies_by_offset() {
+    let registry = Registry::new(1);
+    let words: [std::sync::atomic::AtomicU64; 8] = Default::default();
+    let address = words.as_ptr().expose_provenance();
+    let register = |access| {
+        // SAFETY: they outlive the registry's use.
+        let range = unsafe { AddressRange::new(address + 8, 48) };
+        registry.register(PD, range, VirtualAddress(BASE), access).unwrap().lkey
+    };
+    let [writable, readable] = [LOCAL, NONE].map(register);
+    assert_eq!(registry.copy_in(writable, 40, &[5; 8]), Ok(()));
+    assert_eq!(words[6].load(std::sync::atomic::Ordering::Relaxed), 0x0505_0505_0505_0505);
+    assert_eq!(registry.copy_in(writable, 41, &[5; 8]), Err(Denied::Bounds));
+    assert_eq!(registry.copy_in(writable, u64::MAX, &[5; 8]), Err(Denied::Bounds));
+    assert_eq!(registry.copy_in(readable, 0, &[5; 8]), Err(Denied::Access));
+    let mut out = [0; 9];
+    assert_eq!(registry.copy_out(readable, 39, &mut out), Ok(()));
+    assert_eq!(out, [0, 5, 5, 5, 5, 5, 5, 5, 5]);
+    assert_eq!(registry.copy_out(readable, 40, &mut out), Err(Denied::Bounds));
+    // A part that is unmapped cannot be copied.
+    crate::watch::mark_unmapped(address + 16, 8);
+    assert_eq!(registry.copy_out(readable, 0, &mut out), Err(Denied::Bounds));
+    assert_eq!(registry.copy_out(readable, 16, &mut out), Ok(()));
+    registry.deregister(writable).unwrap();
+    assert_eq!(registry.copy_out(writable, 0, &mut out), Err(Denied::Key));
 }

@@ -188,11 +188,12 @@ fn reregistering_checks_the_memory_again() {
     let pages = Pages::new(&[PROT_READ, PROT_READ | PROT_WRITE]);
     let keys = register(&registry, pages.page(0), page, READ).unwrap();
     let rights = Change { access: Some(LOCAL), ..Change::default() };
-    assert_eq!(registry.reregister(keys.lkey, &rights).unwrap_err(), RegisterError::Fault.into());
+    assert_eq!(registry.reregister(keys.lkey, rights).unwrap_err(), RegisterError::Fault.into());
     // SAFETY: mapped for the test.
     let range = unsafe { AddressRange::new(pages.page(1), page) };
-    let moved = Change { translation: Some((range, VirtualAddress(64))), ..rights };
-    registry.reregister(keys.lkey, &moved).unwrap();
+    let moved =
+        Change { translation: Some((range, VirtualAddress(64))), access: Some(LOCAL), pd: None };
+    registry.reregister(keys.lkey, moved).unwrap();
     assert_eq!((&registry).write_local(PD, local(keys.lkey, 64, 4), &[1; 4]), Ok(()));
     assert_eq!(registry.query(keys.lkey).unwrap().address, pages.page(1));
 }
@@ -232,6 +233,8 @@ fn the_implicit_region_checks_each_access() {
     }
     registry.deregister(keys.lkey).unwrap();
     // The whole address space can only be registered on demand.
+    // SAFETY: as above.
+    let range = unsafe { AddressRange::everything() };
     let plain = registry.register(PD, range, VirtualAddress(0), LOCAL);
     assert_eq!(plain, Err(RegisterError::Fault));
 }

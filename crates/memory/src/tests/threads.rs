@@ -123,7 +123,7 @@ fn reregistering_during_accesses() {
             let range = unsafe { AddressRange::new(buffer.address(), 64) };
             let translation = Some((range, VirtualAddress(iova)));
             let change = Change { pd: Some(pd), translation, access: None };
-            registry.reregister(keys.lkey, &change).unwrap();
+            registry.reregister(keys.lkey, change).unwrap();
         }
         stop.store(true, Ordering::Release);
     });

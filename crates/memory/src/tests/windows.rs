@@ -43,7 +43,7 @@ fn type_1_windows() {
     assert_eq!(registry.deregister(keys.lkey).err(), Some(DeregisterError::Busy));
     assert_eq!(DeregisterError::Busy.errno(), libc::EBUSY);
     let change = crate::Change::default();
-    assert_eq!(registry.reregister(keys.lkey, &change).err(), Some(DeregisterError::Busy.into()));
+    assert_eq!(registry.reregister(keys.lkey, change).err(), Some(DeregisterError::Busy.into()));
     // Rebinding without invalidation gives another key; the previous one is stale.
     let second = bind(first.key, 1, keys, (0, 8), READ);
     assert_eq!(memory.bind(BY, &second), Ok(()));

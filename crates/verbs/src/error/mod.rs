@@ -10,7 +10,7 @@ mod setup;
 
 pub use cm::Error as CmError;
 pub use device::{EnvironmentError, OpenError};
-pub use memory::MemoryError;
+pub use memory::{CopyError, MemoryError};
 pub use queues::{
     CreateError, ModifyError, MulticastError, PostError, ResizeError, RouteError, WaitError,
 };

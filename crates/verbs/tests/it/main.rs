@@ -16,6 +16,7 @@ mod namespaces;
 mod paths;
 mod polling;
 mod processes;
+mod regions;
 mod setup;
 mod shards;
 #[path = "../support/mod.rs"]

@@ -144,7 +144,7 @@ fn long_read() -> Outcome<Record> {
 /// Atomics, with the value in B's memory shown before and after.
 fn atomic(operation: impl FnOnce(RemoteAddress) -> Operation) -> Outcome<Record> {
     let mut lab = Lab::start(&Setup::default())?;
-    let bounds = |error: ferroce::OutOfBounds| error.to_string();
+    let bounds = |error: ferroce::CopyError| error.to_string();
     lab.ends[1].region.write(0, &40_u64.to_ne_bytes()).map_err(bounds)?;
     lab.say("B's memory holds 40");
     let remote = lab.ends[1].region.remote(0);
