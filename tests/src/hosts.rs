@@ -1,8 +1,12 @@
 //! Two hosts: network namespaces with a link. They need root, and `ip` from iproute2.
 
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use ferroce_test_support::skip;
+
+use crate::tool;
 
 /// Two namespaces and their link, deleted when this is dropped.
 #[derive(Debug)]
@@ -43,6 +47,16 @@ impl Hosts {
         self
     }
 
+    /// Brings the loopback interfaces up, and waits until the kernel reports the link as up, which makes the ports active.
+    #[must_use]
+    pub fn ready(self) -> Self {
+        for name in &self.0 {
+            assert!(ip(&format!("-n {name} link set lo up")));
+            wait_for_link(name);
+        }
+        self
+    }
+
     /// Returns the name of a namespace.
     pub fn name(&self, side: usize) -> &str {
         &self.0[side]
@@ -61,6 +75,18 @@ impl Hosts {
         }
         command
     }
+}
+
+fn wait_for_link(name: &str) {
+    for _ in 0..1000 {
+        let mut command = Command::new("ip");
+        let shown = tool::run(command.args(["-n", name, "link", "show", "eth0"]));
+        if String::from_utf8_lossy(&shown).contains("state UP") {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{name}: the link did not come up");
 }
 
 impl Drop for Hosts {

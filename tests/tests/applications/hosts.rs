@@ -2,11 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use ferroce_test_support::{built, find_program};
-use ferroce_tests::{hosts, tool};
+use ferroce_tests::hosts;
 
 /// Returns the command.
 pub(crate) fn ferroce() -> PathBuf {
@@ -24,12 +22,7 @@ pub(crate) struct Hosts(hosts::Hosts);
 impl Hosts {
     /// Returns `None`, after a skip, where namespaces cannot be created.
     pub(crate) fn new() -> Option<Self> {
-        let hosts = hosts::Hosts::new("apps")?;
-        for name in [0, 1].map(|side| hosts.name(side)) {
-            assert!(hosts::ip(&format!("-n {name} link set lo up")));
-            wait_for_link(name);
-        }
-        Some(Self(hosts))
+        Some(Self(hosts::Hosts::new("apps")?.ready()))
     }
 
     pub(crate) fn address(side: usize) -> String {
@@ -59,19 +52,6 @@ impl Hosts {
         plain(&mut command);
         command
     }
-}
-
-/// Waits until the kernel reports the link as up, which makes the port active.
-fn wait_for_link(name: &str) {
-    for _ in 0..1000 {
-        let mut command = Command::new("ip");
-        let shown = tool::run(command.args(["-n", name, "link", "show", "eth0"]));
-        if String::from_utf8_lossy(&shown).contains("state UP") {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{name}: the link did not come up");
 }
 
 /// Removes variables of the environment that must not reach these programs.

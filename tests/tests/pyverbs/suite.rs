@@ -5,15 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ferroce_test_support::{built, skip};
-use ferroce_tests::tool;
+use ferroce_tests::hosts::Hosts;
+use ferroce_tests::{libraries, tool};
 use serde_json::Value;
-
-use ferroce_tests::libraries;
 
 /// The folder of Debian's package rdma-core; some files are compressed.
 const PACKAGE: &str = "/usr/share/doc/rdma-core/tests";
 const PYTHON: &str = "/usr/bin/python3";
-const DEVICE: &str = "ferroce_lo";
 /// The module that looks for the device's interface under /sys, which `ferroce run` provides.
 const MANAGER: &str = "test_rdmacm";
 /// Seconds per test: the slowest takes half a second on an idle machine.
@@ -36,6 +34,32 @@ pub(crate) struct Tested {
     pub(crate) outcome: Outcome,
     /// The suite's message if it was skipped or failed.
     pub(crate) reason: String,
+}
+
+/// The device that the tests use.
+#[derive(Clone, Copy)]
+pub(crate) enum Device<'a> {
+    /// The loopback of this namespace.
+    Loopback,
+    /// The Ethernet interface of the first host.
+    Ethernet(&'a Hosts),
+}
+
+impl Device<'_> {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Loopback => "ferroce_lo",
+            Self::Ethernet(_) => "ferroce_eth0",
+        }
+    }
+
+    /// Returns a command that runs where the device is.
+    fn place(self, command: Command) -> Command {
+        match self {
+            Self::Loopback => command,
+            Self::Ethernet(hosts) => hosts.command(0, &command),
+        }
+    }
 }
 
 pub(crate) struct Suite {
@@ -83,25 +107,34 @@ impl Suite {
 
     /// Runs all modules, each in its own process, so that a crash affects no other. There are no results if the device
     /// has no address of this family.
-    pub(crate) fn run(&self, family: &str) -> Vec<Tested> {
-        let vendors = |name: &&String| VENDORS.iter().any(|vendor| name.starts_with(vendor));
-        let (others, generic): (Vec<_>, Vec<_>) = self.modules.iter().partition(vendors);
-        let mut results: Vec<_> =
-            generic.into_iter().flat_map(|module| self.run_modules(family, &[module])).collect();
-        results.extend(self.run_modules(family, &others));
+    pub(crate) fn run(&self, device: Device<'_>, family: &str) -> Vec<Tested> {
+        let vendors = |name: &&str| VENDORS.iter().any(|vendor| name.starts_with(vendor));
+        let modules = self.modules.iter().map(String::as_str);
+        let (others, generic): (Vec<_>, Vec<_>) = modules.partition(vendors);
+        let mut results: Vec<_> = generic
+            .into_iter()
+            .flat_map(|module| self.run_modules(device, family, &[module]))
+            .collect();
+        results.extend(self.run_modules(device, family, &others));
         results.sort_by(|a, b| (&a.module, &a.name).cmp(&(&b.module, &b.name)));
         results
     }
 
-    fn run_modules(&self, family: &str, modules: &[&String]) -> Vec<Tested> {
+    /// Runs modules in one process.
+    pub(crate) fn run_modules(
+        &self,
+        device: Device<'_>,
+        family: &str,
+        modules: &[&str],
+    ) -> Vec<Tested> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("pyverbs/run.py");
         let mut command = if modules == [MANAGER] && has_manager() {
             with_files()
         } else {
             libraries::program(PYTHON).expect("it ran before")
         };
-        command.arg(script).arg(&self.folder).args([DEVICE, family, LIMIT]).args(modules);
-        let output = command.output().expect("Python starts");
+        command.arg(script).arg(&self.folder).args([device.name(), family, LIMIT]).args(modules);
+        let output = device.place(command).output().expect("Python starts");
         let mut results = Vec::new();
         let mut started = None;
         // The output of a test's processes has more detail than the failure itself.

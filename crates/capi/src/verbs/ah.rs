@@ -21,7 +21,13 @@ pub(crate) unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_att
     entry::pointer(|| {
         // SAFETY: the program's PD and structure.
         let (domain, attr) = unsafe { (&PdHandle::of(pd)?.domain, entry::read(attr)?) };
-        let address = domain.address_handle(&vector_in(attr, domain.context().device())?)?;
+        let device = domain.context().device();
+        // RoCE packets have a GRH (IBA A17), and LID 0 is nobody's: a QP may be connected by it to a peer that is known to be
+        // on this host, but of the peer of an AH nothing is known.
+        if attr.is_global == 0 && device.lid() == 0 {
+            return Err(Errno::INVALID);
+        }
+        let address = domain.address_handle(&vector_in(attr, device)?)?;
         // SAFETY: as above.
         let context = unsafe { (*pd).context };
         Ok(AhHandle { shown: Shown::new(ibv_ah { context, pd, handle: 0 }), address }.give())
