@@ -77,7 +77,7 @@ pub use fork_mutex::ForkMutex;
 pub use mutex::{Mutex, MutexGuard};
 pub use net::batch::{self, Batch};
 pub use net::device_fd::forks;
-pub use net::hub::{Change, Hub, Incoming, Outgoing};
+pub use net::hub::{Change, Hub, Incoming, MAX_RING_SIZE, Outgoing};
 pub use net::mailbox::Recipient;
 pub use net::netlink_monitor::{NetlinkGroup, NetlinkMonitor};
 pub use net::options::{Features, Options};

@@ -14,6 +14,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
 use crate::net::device_fd::{self, DeviceFd};
+use crate::signal::without_file_size_signal;
 
 /// The bytes of address space that a mapping reserves, and so the most that it can grow to.
 const MAX_BYTES: usize = 64 << 20;
@@ -71,7 +72,9 @@ impl PublishedMemory {
         if end > *length {
             let target = end.next_multiple_of(STEP).min(MAX_BYTES);
             // Memory that is missing now is an error; later it would be a signal.
-            rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), 0, target as u64)?;
+            without_file_size_signal(|| {
+                Ok(rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), 0, target as u64)?)
+            })?;
             let access = MprotectFlags::READ | MprotectFlags::WRITE;
             // SAFETY: the beginning of the mapping; what was accessible stays so.
             unsafe { rustix::mm::mprotect(self.address.as_ptr().cast(), target, access) }?;

@@ -2,6 +2,7 @@
 //!
 //! libc: rustix has no signalfd(2), and signal masks only in its experimental `runtime` feature.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -123,26 +124,67 @@ const FAULTS: [c_int; 6] =
 /// Runs `body` with all signals blocked except those of faults. A thread that `body` starts keeps them blocked: signals
 /// are for the program's own threads, which may block them to wait for them.
 pub fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
-    /// Restores the mask, also after a panic.
-    struct Restore(libc::sigset_t);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            // SAFETY: the set is a copy of one that the kernel returned.
-            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, null_mut()) };
-        }
-    }
     // SAFETY: a signal set is numbers.
-    let (mut set, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { (zeroed(), zeroed()) };
-    // SAFETY: the sets are locals, and all numbers are signals.
+    let mut set: libc::sigset_t = unsafe { zeroed() };
+    // SAFETY: the set is a local, and all numbers are signals.
     unsafe {
         libc::sigfillset(&raw mut set);
         for signal in FAULTS {
             libc::sigdelset(&raw mut set, signal);
         }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
     }
-    let _restore = Restore(before);
+    let _restore = Blocked::new(&set);
     body()
+}
+
+/// Runs `body`, which makes a file longer. Beyond `RLIMIT_FSIZE` it fails with EFBIG. The kernel also sends SIGXFSZ to the
+/// thread, which would end the program: that signal is taken away.
+///
+/// # Errors
+///
+/// Those of `body`.
+pub fn without_file_size_signal<T>(body: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    // SAFETY: a signal set is numbers.
+    let (mut set, mut pending): (libc::sigset_t, libc::sigset_t) = unsafe { (zeroed(), zeroed()) };
+    // SAFETY: the set is a local, and the number is a signal.
+    unsafe {
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGXFSZ);
+    }
+    let _restore = Blocked::new(&set);
+    // SAFETY: as above. A signal that was pending before is the program's.
+    let was_pending = unsafe {
+        libc::sigpending(&raw mut pending) == 0
+            && libc::sigismember(&raw const pending, libc::SIGXFSZ) == 1
+    };
+    let result = body();
+    let raised = result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EFBIG));
+    if raised && !was_pending {
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the pointers are to locals.
+        unsafe { libc::sigtimedwait(&raw const set, null_mut(), &raw const now) };
+    }
+    result
+}
+
+/// Signals that are blocked for this thread. Restores the mask when dropped, also after a panic.
+struct Blocked(libc::sigset_t);
+
+impl Blocked {
+    fn new(set: &libc::sigset_t) -> Self {
+        // SAFETY: a signal set is numbers.
+        let mut before: libc::sigset_t = unsafe { zeroed() };
+        // SAFETY: a reference and a pointer to a local.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set, &raw mut before) };
+        Self(before)
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: the set is a copy of one that the kernel returned.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, null_mut()) };
+    }
 }
 
 /// Sends a signal to a process. A process that has ended is not an error.

@@ -164,6 +164,11 @@ impl Device {
         self
     }
 
+    /// Whether the interface has this address and no other.
+    pub(crate) fn is_only_address(&self, address: IpAddr) -> bool {
+        matches!(&self.interface.addresses[..], [own] if own.ip == address)
+    }
+
     /// Returns the name: `ferroce_` and the interface's name, unless `FERROCE_NAME` sets another.
     pub fn name(&self) -> &str {
         &self.name

@@ -4,7 +4,9 @@
 
 mod support;
 
-use support::{open, options};
+use ferroce::*;
+use ferroce_sys::signal::without_file_size_signal;
+use support::{connect, open, options, side};
 
 /// The threads of this process with their names and the signals that they block, as bits.
 fn threads() -> Vec<(String, u64)> {
@@ -51,19 +53,24 @@ fn device_threads_block_signals() {
 
     // A program may block SIGTERM before or after it opens a device, and wait for it.
     for block_first in [true, false] {
-        // SAFETY: the child has one thread, opens its own device, and ends with `_exit`.
-        let child = unsafe { libc::fork() };
-        assert!(child >= 0, "fork failed");
-        if child == 0 {
-            let good = std::panic::catch_unwind(|| waits_for_sigterm(block_first)).is_ok();
-            // SAFETY: ends the process.
-            unsafe { libc::_exit(i32::from(!good)) };
-        }
-        let mut status = -1;
-        // SAFETY: waits for our own child, with a pointer to a local.
-        let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
-        assert_eq!((ended, status), (child, 0), "the child was not killed");
+        assert_eq!(in_child(|| waits_for_sigterm(block_first)), 0, "the child was not killed");
     }
+}
+
+/// Runs this in a child and returns the status with which it ended: 0 if there was no panic.
+fn in_child(body: impl FnOnce()) -> i32 {
+    // SAFETY: the child has one thread, opens its own device, and ends with `_exit`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork failed");
+    if child == 0 {
+        let good = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_ok();
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(i32::from(!good)) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for our own child, with a pointer to a local.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    status
 }
 
 fn waits_for_sigterm(block_first: bool) {
@@ -88,4 +95,69 @@ fn waits_for_sigterm(block_first: bool) {
     // SAFETY: pointers to locals.
     assert_eq!(unsafe { libc::sigwait(&raw const set, &raw mut number) }, 0);
     assert_eq!(number, libc::SIGTERM);
+}
+
+fn set_file_size_limit(bytes: libc::rlim_t) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: a pointer to a local.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
+}
+
+fn write_to_itself() {
+    let context = open(&options());
+    let [one, other] = [(); 2].map(|()| side(&context, ServiceType::ReliableConnection, 64));
+    connect(&one, &other, 0, 1024);
+    one.post(1, Operation::Write { remote: other.region.remote(0), immediate: None }, 0, 64);
+    one.expect(1);
+}
+
+/// `ulimit -f` also limits the memory that a device shares with other processes. It goes without.
+#[test]
+fn a_file_size_limit_does_not_end_the_program() {
+    let good = in_child(|| {
+        set_file_size_limit(0);
+        write_to_itself();
+    });
+    assert_eq!(good, 0, "nothing can be shared");
+    let good = in_child(|| {
+        // Enough for the counters, but not for a ring.
+        set_file_size_limit(256 << 10);
+        write_to_itself();
+    });
+    assert_eq!(good, 0, "there are no rings");
+    let good = in_child(a_signal_of_the_program_stays_pending);
+    assert_eq!(good, 0);
+}
+
+fn a_signal_of_the_program_stays_pending() {
+    // SAFETY: a set of signals is numbers, and the calls are given locals.
+    let is_pending = || unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigpending(&raw mut set);
+        libc::sigismember(&raw const set, libc::SIGXFSZ) == 1
+    };
+    // SAFETY: as above.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGXFSZ);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+    }
+    // SAFETY: a name that ends with a zero, and a new descriptor, which this process never closes.
+    let fd = unsafe { libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC) };
+    let grow = || {
+        without_file_size_signal(|| {
+            // SAFETY: the call takes no pointers.
+            match unsafe { libc::ftruncate(fd, 4096) } {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        })
+    };
+    set_file_size_limit(0);
+    let error = grow().unwrap_err();
+    assert_eq!((error.raw_os_error(), is_pending()), (Some(libc::EFBIG), false));
+    // SAFETY: the call takes no pointers.
+    unsafe { libc::raise(libc::SIGXFSZ) };
+    assert!(grow().is_err() && is_pending());
 }

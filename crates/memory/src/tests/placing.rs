@@ -13,7 +13,7 @@ const LENGTH: usize = 3000;
 /// A ring with one record.
 fn ring(record: &[u8]) -> Consumer {
     let file = RingFile::create(8192).unwrap();
-    let other = RingFile::check(file.as_fd().try_clone_to_owned().unwrap()).unwrap();
+    let other = RingFile::check(file.as_fd().try_clone_to_owned().unwrap(), 8192).unwrap();
     let mut producer = Producer::new(&file).unwrap();
     producer.room(record.len()).unwrap().unwrap().copy_from_slice(record);
     producer.commit(record.len());

@@ -24,7 +24,7 @@ use crate::net::mailbox;
 use crate::net::process_watch::{CAPTURE_NOTICE, accept_all, belongs_to_this_user, open};
 use crate::net::{unix_diag, unix_name};
 use crate::random;
-use crate::ring::{Consumer, Producer, RingFile};
+use crate::ring::{Consumer, MAX_SIZE, Producer, RingFile};
 
 /// The prefix of all names.
 const PREFIX: &str = "ferroce/capture/";
@@ -175,7 +175,7 @@ impl Connection {
 
     /// For a collector: maps the ring that the first message carries. `None` if it is not such a message.
     pub fn take_ring(&self) -> Option<Consumer> {
-        take_offer(&self.fd, OFFER)
+        take_offer(&self.fd, OFFER, MAX_SIZE)
     }
 
     /// The process at the other end, or 0 if it is in another PID namespace.

@@ -31,11 +31,19 @@ use crate::event::Event;
 use crate::net::device_fd::DeviceFd;
 use crate::net::mailbox;
 use crate::net::process_watch::{accept_all, belongs_to_this_user, open};
+use crate::net::slot::SLOTS;
 use crate::net::unix_name::{self, Directory, Role as Name};
 use crate::ring::{Consumer, Producer, RingFile};
 
-/// The maximum number of rings that other processes have offered; an address has 255 slots.
-const MAX_INCOMING: usize = 1024;
+/// The size of the largest ring that a process accepts.
+pub const MAX_RING_SIZE: usize = 1 << 20;
+
+/// The maximum number of rings that other processes have offered, for each address: each of its 255 slots may have an
+/// earlier owner whose ring is not closed yet.
+const MAX_INCOMING: usize = 2 * SLOTS as usize;
+
+/// The maximum number of connections that wait to be accepted, and of events that are handled in one call.
+const BACKLOG: usize = 1024;
 
 /// "Ferroce ring", version 5: the first message on a connection. The name of the socket has the version, too.
 const OFFER: &[u8] = b"Fr\0\x05";
@@ -152,6 +160,16 @@ struct Entries {
     next: u64,
 }
 
+impl Entries {
+    /// Whether another process may offer a ring.
+    fn may_accept(&self) -> bool {
+        let is_listener = |role: &&Role| matches!(role, Role::Listener(_));
+        let is_incoming = |role: &&Role| matches!(role, Role::Accepted(_) | Role::Incoming(_));
+        let roles = || self.entries.values();
+        roles().filter(is_incoming).count() < MAX_INCOMING * roles().filter(is_listener).count()
+    }
+}
+
 /// The rings of a process. Its descriptor is readable when [`Hub::run`] must be called.
 #[derive(Debug)]
 pub struct Hub {
@@ -178,7 +196,7 @@ impl Hub {
     pub fn announce(&self, address: SocketAddr, slot: u8) -> bool {
         let Ok(socket) = open() else { return false };
         let name = unix_name::new(address, Name::Ring(slot));
-        if mailbox::bind(&socket, &name).is_err() || listen(&socket, MAX_INCOMING as i32).is_err() {
+        if mailbox::bind(&socket, &name).is_err() || listen(&socket, BACKLOG as i32).is_err() {
             return false;
         }
         self.add(&mut self.lock(), libc::EPOLLIN, Role::Listener(socket)).is_some()
@@ -208,7 +226,7 @@ impl Hub {
         let mut changes = Vec::new();
         let mut entries = self.lock();
         // A connection that is accepted may have its ring already. Bounded, in case new ones keep coming.
-        for _ in 0..MAX_INCOMING {
+        for _ in 0..BACKLOG {
             let mut events = [EpollEvent { events: 0, u64: 0 }; 16];
             let found = self.epoll.wait(&mut events, Some(Duration::ZERO)).unwrap_or(0);
             for event in &events[..found] {
@@ -228,8 +246,7 @@ impl Hub {
             None => {}
             Some(Role::Listener(listener)) => {
                 for socket in accept_all(listener.as_fd()) {
-                    let accepted = entries.entries.len() < 2 * MAX_INCOMING;
-                    if accepted && belongs_to_this_user(socket.as_fd()) {
+                    if belongs_to_this_user(socket.as_fd()) && entries.may_accept() {
                         let role = Role::Accepted(Arc::new(socket));
                         self.add(entries, libc::EPOLLIN | libc::EPOLLRDHUP, role);
                     }
@@ -237,7 +254,7 @@ impl Hub {
             }
             Some(Role::Accepted(connection)) => {
                 let connection = Arc::clone(connection);
-                let Some(consumer) = take_offer(&connection, OFFER) else {
+                let Some(consumer) = take_offer(&connection, OFFER, MAX_RING_SIZE) else {
                     return self.forget(entries, id);
                 };
                 let _ = self.epoll.modify(connection.as_raw_fd(), libc::EPOLLRDHUP as u32, id);
@@ -343,8 +360,8 @@ pub(super) fn send_offer(
     sendmsg(connection, &[IoSlice::new(offer)], &mut control, flags).map(|_| ())
 }
 
-/// Reads the first message of a connection, which must be `offer`, and maps the ring that it carries.
-pub(super) fn take_offer(connection: &DeviceFd, offer: &[u8]) -> Option<Consumer> {
+/// Reads the first message of a connection, which must be `offer`, and maps the ring of at most `max` bytes that it carries.
+pub(super) fn take_offer(connection: &DeviceFd, offer: &[u8], max: usize) -> Option<Consumer> {
     let mut bytes = [0; 16];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -360,5 +377,5 @@ pub(super) fn take_offer(connection: &DeviceFd, offer: &[u8]) -> Option<Consumer
     if bytes.get(..received)? != offer || files.len() != 1 {
         return None;
     }
-    Consumer::new(&RingFile::check(files.pop()?).ok()?).ok()
+    Consumer::new(&RingFile::check(files.pop()?, max).ok()?).ok()
 }

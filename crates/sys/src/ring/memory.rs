@@ -9,12 +9,13 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::{ALIGNMENT, Control};
 use crate::net::device_fd;
+use crate::signal::without_file_size_signal;
 
 /// The seals required before mapping: the file can neither shrink, which would turn accesses into SIGBUS, nor grow.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// The largest ring, in bytes of records.
-const MAX_SIZE: usize = 1 << 26;
+pub(crate) const MAX_SIZE: usize = 1 << 26;
 
 /// The file of a ring, to pass to the other process.
 #[derive(Debug)]
@@ -30,22 +31,27 @@ impl RingFile {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create("ferroce-ring", flags)?;
         let length = (page() + size) as u64;
-        rustix::fs::ftruncate(&fd, length)?;
         // Allocated now, so that a lack of memory is an error here and not SIGBUS later.
-        rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length)?;
+        without_file_size_signal(|| {
+            Ok(rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length)?)
+        })?;
         rustix::fs::fcntl_add_seals(&fd, SEALS)?;
         Ok(Self { fd, size })
     }
 
-    /// Validates a file that another process passed.
-    pub fn check(fd: OwnedFd) -> io::Result<Self> {
+    /// Validates a file that another process passed, for at most `max` bytes of records. Its memory must be allocated:
+    /// this process would allocate what is missing by mapping it.
+    pub fn check(fd: OwnedFd, max: usize) -> io::Result<Self> {
         let refused = || io::Error::from(io::ErrorKind::InvalidData);
         if !rustix::fs::fcntl_get_seals(&fd)?.contains(SEALS) {
             return Err(refused());
         }
-        let length = usize::try_from(rustix::fs::fstat(&fd)?.st_size).map_err(|_| refused())?;
+        let status = rustix::fs::fstat(&fd)?;
+        let length = usize::try_from(status.st_size).map_err(|_| refused())?;
         let size = length.checked_sub(page()).ok_or_else(refused)?;
-        if !size.is_power_of_two() || size < page() || size > MAX_SIZE {
+        // In units of 512 bytes, whatever the file system (stat(3type)).
+        let is_sparse = (status.st_blocks as u64).saturating_mul(512) < length as u64;
+        if !size.is_power_of_two() || size < page() || size > max || is_sparse {
             return Err(refused());
         }
         Ok(Self { fd, size })

@@ -18,6 +18,7 @@ mod memory;
 mod producer;
 
 pub use consumer::{Consumer, SharedBytes, Taken};
+pub(crate) use memory::MAX_SIZE;
 pub use memory::RingFile;
 pub use producer::Producer;
 

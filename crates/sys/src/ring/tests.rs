@@ -4,7 +4,7 @@ use super::*;
 
 fn ring(size: usize) -> (Producer, Consumer) {
     let file = RingFile::create(size).unwrap();
-    let other = RingFile::check(file.as_fd().try_clone_to_owned().unwrap()).unwrap();
+    let other = RingFile::check(file.as_fd().try_clone_to_owned().unwrap(), size).unwrap();
     (Producer::new(&file).unwrap(), Consumer::new(&other).unwrap())
 }
 
@@ -175,22 +175,35 @@ fn impossible_positions_break_the_ring() {
 }
 
 #[test]
-fn files_that_could_shrink_are_refused() {
-    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-    let file = |length: u64, seals: SealFlags| {
+fn files_that_could_shrink_are_sparse_or_too_large_are_refused() {
+    use rustix::fs::{
+        FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+    };
+    let file_with = |length: u64, allocated: u64, seals: SealFlags| {
         let fd = memfd_create("test", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&fd, length).unwrap();
+        if allocated > 0 {
+            fallocate(&fd, FallocateFlags::empty(), 0, allocated).unwrap();
+        }
         fcntl_add_seals(&fd, seals).unwrap();
-        RingFile::check(fd)
+        RingFile::check(fd, 1 << 20)
     };
+    // 1 TiB is refused before its memory matters.
+    let file = |length: u64, seals| file_with(length, length.min(3 << 20), seals);
     let (page, all) = (crate::memory::page_size() as u64, SealFlags::SHRINK | SealFlags::GROW);
     assert!(file(2 * page, all | SealFlags::SEAL).is_ok());
     assert!(file(2 * page, all).is_err(), "without F_SEAL_SEAL");
     assert!(file(2 * page, SealFlags::GROW | SealFlags::SEAL).is_err());
-    for length in [0, 1, page, page + 1, 4 * page, 1 << 40] {
+    assert!(file(page + (1 << 20), all | SealFlags::SEAL).is_ok());
+    for length in [0, 1, page, page + 1, 4 * page, page + (2 << 20), 1 << 40] {
         assert!(file(length, all | SealFlags::SEAL).is_err(), "{length}");
     }
-    assert!(RingFile::check(std::fs::File::open("/dev/null").unwrap().into()).is_err());
+    // The process that maps a sparse file would have to allocate its memory.
+    for allocated in [0, page, 8 * page] {
+        assert!(file_with(9 * page, allocated, all | SealFlags::SEAL).is_err(), "{allocated}");
+    }
+    assert!(file_with(9 * page, 9 * page, all | SealFlags::SEAL).is_ok());
+    assert!(RingFile::check(std::fs::File::open("/dev/null").unwrap().into(), 1 << 20).is_err());
 }
 
 #[test]

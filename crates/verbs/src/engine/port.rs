@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
-use ferroce_sys::interface::Interface;
+use ferroce_sys::interface::{Interface, interface_of};
 use ferroce_sys::{Slot, Socket};
 use ferroce_wire::number::Qpn;
 
@@ -110,12 +111,18 @@ impl Port {
     }
 }
 
+/// How long to wait for the only address of an interface, and how often to try it meanwhile: duplicate address detection takes
+/// up to two seconds (RFC 4862, section 5.4).
+const TENTATIVE: Duration = Duration::from_secs(4);
+const TRY_INTERVAL: Duration = Duration::from_millis(10);
+
 /// A device, its usable addresses, and the sockets opened for each.
 type Opened = (Device, Vec<SocketAddr>, Vec<(Slot, Socket)>);
 
 /// Opens the sockets of all addresses that can be used, and leaves the others out. Another user may have the port on the
-/// loopback: the device is of use without it.
+/// loopback: the device is of use without it. An address that is the interface's only one is waited for: it was listed.
 fn open_links(mut device: Device, options: &Options) -> Result<Opened, OpenError> {
+    let mut tries = TENTATIVE.as_millis() / TRY_INTERVAL.as_millis();
     loop {
         let at_port = |mut address: SocketAddr| {
             address.set_port(options.port);
@@ -127,7 +134,13 @@ fn open_links(mut device: Device, options: &Options) -> Result<Opened, OpenError
         }
         match Slot::open_all(&addresses, &options.sockets) {
             Ok(opened) => return Ok((device, addresses, opened)),
-            Err(ferroce_sys::Error::AddressNotLocal { address }) if addresses.len() > 1 => {
+            Err(SystemError::AddressNotLocal { address })
+                if device.is_only_address(address) && tries > 0 && is_assigned(address) =>
+            {
+                tries -= 1;
+                std::thread::sleep(TRY_INTERVAL);
+            }
+            Err(SystemError::AddressNotLocal { address }) if addresses.len() > 1 => {
                 device = device.without(address);
             }
             Err(SystemError::PortTaken { address })
@@ -139,6 +152,11 @@ fn open_links(mut device: Device, options: &Options) -> Result<Opened, OpenError
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Whether an IPv6 address is assigned to an interface, although it may be tentative.
+fn is_assigned(address: IpAddr) -> bool {
+    address.is_ipv6() && interface_of(SocketAddr::new(address, 0)).is_ok()
 }
 
 /// Opens a send socket at this address, on its port or the next free one.

@@ -2,6 +2,7 @@
 //!
 //! Tests that affect their whole process (forks, signals, foreign descriptors) have their own binaries beside this one.
 
+mod addresses;
 mod backpressure;
 mod examples;
 mod flow;

@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use super::users::as_user;
 use super::{at, wait};
 use crate::net::unix_name::Directory;
-use crate::{Change, Hub, Incoming, Interest, Outgoing, Poller};
+use crate::{Change, Hub, Incoming, Interest, MAX_RING_SIZE, Outgoing, Poller};
 
 const SIZE: usize = 1 << 16;
 
@@ -143,4 +143,37 @@ fn a_message_without_a_ring_is_refused() {
         assert!(hub.run().is_empty());
         assert!(is_readable(socket.as_fd()), "it was closed");
     }
+}
+
+/// The memory of a ring is its sender's, but the process that maps it keeps it.
+#[test]
+fn offered_rings_are_limited_in_size_and_number() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const MOST: usize = 2 * 255;
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    let address = at("127.9.10.7:4791");
+    let (sender, receiver) = (Hub::new().unwrap(), Hub::new().unwrap());
+    assert!(receiver.announce(address, 5));
+    let large = sender.connect(address, 5, 2 * MAX_RING_SIZE).unwrap();
+    wait(&receiver);
+    assert!(receiver.run().is_empty(), "a ring of {} bytes", 2 * MAX_RING_SIZE);
+    assert!(large.has_ended());
+    let mut rings = Vec::new();
+    let mut accepted = 0;
+    for _ in 0..MOST + 20 {
+        rings.push(sender.connect(address, 5, 4096).unwrap());
+        wait(&receiver);
+        accepted += receiver.run().len();
+    }
+    assert_eq!(accepted, MOST);
+    assert_eq!(rings.iter().filter(|ring| ring.has_ended()).count(), 20);
+    // Places become free again.
+    drop((rings, sender));
+    wait(&receiver);
+    receiver.run();
+    let again = Hub::new().unwrap().connect(address, 5, MAX_RING_SIZE);
+    wait(&receiver);
+    assert!(matches!(receiver.run()[..], [Change::Accepted(_)]));
+    drop(again);
 }

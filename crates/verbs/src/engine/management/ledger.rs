@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use ferroce_proto::cm::DisconnectNotice;
+use ferroce_sys::signal::without_file_size_signal;
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::CommId;
 use ferroce_wire::number::Qpn;
@@ -33,7 +34,8 @@ impl Ledger {
         let Some((_, file)) = self.file.get_or_init(create) else { return };
         let at = self.recorded.fetch_add(1, Ordering::Relaxed) % MAX_RECORDS;
         // A full disk must not affect the connection.
-        let _ = file.write_all_at(&emit(local, notice), at * RECORD_LEN as u64);
+        let record = emit(local, notice);
+        let _ = without_file_size_signal(|| file.write_all_at(&record, at * RECORD_LEN as u64));
     }
 
     /// Removes the file after an orderly shutdown.

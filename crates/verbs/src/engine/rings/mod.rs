@@ -36,7 +36,7 @@ use crate::options::Local;
 use crate::sync::lock;
 
 /// The size of a ring in bytes: large enough that the two sides rarely wait for each other, small enough for their caches.
-const RING_SIZE: usize = 1 << 20;
+const RING_SIZE: usize = ferroce_sys::MAX_RING_SIZE;
 
 /// How often a spinning thread polls the rings between two polls of the sockets.
 const SPINS: usize = 32;
