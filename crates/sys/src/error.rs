@@ -193,7 +193,11 @@ impl fmt::Display for Error {
                  check `sysctl net.core.optmem_max net.ipv4.udp_mem`"
             ),
             Self::NoFreeSlot { address } => {
-                write!(f, "all {SLOTS} slots of {address} are claimed by other processes")
+                write!(
+                    f,
+                    "cannot open a device at {address}: {SLOTS} processes have it open, the most for one address; end some \
+                     of them, or use an interface with another address"
+                )
             }
             Self::ServiceTaken { address, service } => {
                 write!(f, "service {service:#018x} of {address} already has a listener")

@@ -32,7 +32,11 @@ fn request(
     let bth =
         Bth { opcode, partition: PKey(0xffff), destination: queue_pair, psn, ..Bth::default() };
     let reth = Reth { address: remote.address, key: remote.key, length: 4 };
-    let mut packet = [&bth.to_bytes()[..], &reth.to_bytes(), payload].concat();
+    with_icrc(from, to, [&bth.to_bytes()[..], &reth.to_bytes(), payload].concat())
+}
+
+/// Appends the ICRC to a packet that this socket sends.
+fn with_icrc(from: &UdpSocket, to: SocketAddr, mut packet: Vec<u8>) -> Vec<u8> {
     let octets = |address: SocketAddr| match address {
         SocketAddr::V4(address) => address.ip().octets(),
         SocketAddr::V6(_) => panic!("IPv4 only"),
@@ -60,7 +64,11 @@ struct Scene {
 }
 
 fn scene() -> Scene {
-    let context = open_alone(&over_sockets());
+    scene_with(&over_sockets())
+}
+
+fn scene_with(options: &Options) -> Scene {
+    let context = open_alone(options);
     let one = side(&context, ServiceType::ReliableConnection, 1 << 16);
     let other = side(&context, ServiceType::ReliableConnection, 1 << 16);
     connect(&one, &other, 0, 1024);
@@ -115,6 +123,32 @@ fn a_damaged_packet_is_not_executed() {
     scene.still_works(2);
     assert_eq!(scene.other.bytes(0, 4), [0; 4]);
     assert!(scene.context.statistics().bad_icrc > 0);
+}
+
+/// A CNP needs only the QPN. Packets in shared memory meet no switch, so there is nothing to notify of.
+#[test]
+fn a_cnp_slows_only_a_queue_pair_that_sends_through_sockets() {
+    for (local, handled) in [(Local::Sockets, 1), (Local::Memory, 0)] {
+        let scene = scene_with(&Options::default().with_local(local));
+        scene.still_works(1);
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let bth = Bth {
+            opcode: Opcode::CNP,
+            partition: PKey(0xffff),
+            destination: scene.one.queue_pair.number(),
+            psn: Psn(0x12_3456),
+            ..Bth::default()
+        };
+        let received = || scene.context.statistics().packets_in;
+        let before = received();
+        let cnp = with_icrc(&socket, scene.to, [&bth.to_bytes()[..], &[0; 16]].concat());
+        socket.send_to(&cnp, scene.to).unwrap();
+        while received() == before {
+            std::thread::yield_now();
+        }
+        scene.still_works(2);
+        assert_eq!(scene.context.statistics().rp_cnp_handled, handled, "{local:?}");
+    }
 }
 
 #[test]

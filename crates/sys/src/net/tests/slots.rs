@@ -49,6 +49,7 @@ fn claiming_fails_when_all_slots_are_claimed() {
     assert_eq!(slots.last().unwrap().number(), 254);
     let error = try_claim(address).unwrap_err();
     assert!(matches!(error, Error::NoFreeSlot { .. }), "{error}");
+    assert!(error.to_string().contains("255 processes have it open"), "{error}");
 }
 
 #[test]
