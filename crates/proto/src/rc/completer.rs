@@ -362,7 +362,9 @@ impl Requester {
         self.rearm(now, config.timeout);
     }
 
-    /// Handles an RNR NAK.
+    /// Handles an RNR NAK. It resets the transport retry counter, which counts what gets no answer: with an unlimited RNR
+    /// retry count, responses later than the ACK timeout would otherwise add up and end the connection. A sequence NAK does
+    /// not: nothing else limits the retransmission of a packet that the network always drops.
     fn handle_rnr_nak(
         &mut self,
         now: Instant,
@@ -370,6 +372,7 @@ impl Requester {
         config: &Config,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
+        self.retries_left = config.retry_count;
         // A second RNR NAK, for packets sent before the first one: the wait has already begun.
         if self.next == self.unacknowledged && self.rnr_wait_until.is_some() {
             return Ok(());

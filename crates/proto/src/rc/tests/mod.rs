@@ -15,6 +15,7 @@ mod pool;
 mod probes;
 mod programs;
 mod responses;
+mod rnr;
 mod rules;
 mod runs;
 mod whole;

@@ -5,7 +5,7 @@ use std::vec::Vec;
 use ferroce_wire::number::{Msn, Psn, RKey, VirtualAddress};
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::{ExtensionHeaders, Packet};
-use ferroce_wire::syndrome::{NakCode, RnrTimer, Syndrome, SyndromeKind};
+use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
 use ferroce_wire::transport::{Aeth, Bth};
 
 use super::helpers::{
@@ -112,39 +112,6 @@ fn a_fence_waits_for_earlier_reads() {
     assert_eq!(opcodes(&pair, 0), [Opcode::RC_RDMA_READ_REQUEST]);
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::Success), (2, Status::Success)]);
-}
-
-#[test]
-fn retries_after_an_rnr_nak() {
-    let mut pair = clean(256);
-    pair.hosts[0].qp.post_send(request(1, Operation::SEND, 300)).unwrap();
-    for _ in 0..6 {
-        pair.drain();
-        pair.step();
-    }
-    assert!(matches!(syndromes(&pair)[0], SyndromeKind::RnrNak(_)));
-    pair.post_receive(1, 9, REMOTE_OFFSET, 300);
-    pair.run();
-    assert_eq!(statuses(&pair), [(1, Status::Success)]);
-    assert_eq!(pair.hosts[1].received[0].length, 300);
-}
-
-#[test]
-fn waits_for_the_rnr_timer() {
-    for code in 0..32 {
-        let timer = RnrTimer::from_code(code).unwrap();
-        let edit = |config: &mut Config| {
-            config.rnr_retry = 1;
-            config.rnr_timer = timer;
-        };
-        let mut pair = Pair::with(1, Faults::default(), 256, edit);
-        pair.hosts[0].qp.post_send(request(1, Operation::SEND, 8)).unwrap();
-        pair.run();
-        // There, back, the wait, there and back: 10 µs in each direction.
-        assert_eq!(pair.now.as_nanos(), 40_000 + timer.duration().as_nanos() as u64, "{code}");
-        assert_eq!(statuses(&pair), [(1, Status::RnrRetryExceeded)]);
-        assert_eq!(opcodes(&pair, 0).len(), 2);
-    }
 }
 
 #[test]
@@ -479,27 +446,6 @@ fn a_duplicate_write_is_not_acknowledged_with_an_atomics_psn() {
 #[test]
 fn an_idle_queue_pair_is_small() {
     assert!(size_of::<crate::rc::QueuePair>() <= 2048);
-}
-
-#[test]
-fn ignores_a_sequence_nak_after_an_rnr_nak() {
-    // rdma_rxe sends this when the second packet of a message arrives after the RNR NAK for the first.
-    let mut pair = Pair::with(1, Faults::default(), 256, |config| config.retry_count = 0);
-    let psn = pair.hosts[0].qp.config().send_psn;
-    pair.hosts[0].qp.post_send(request(1, Operation::SEND, 300)).unwrap();
-    while pair.hosts[0].poll(pair.now).is_some() {}
-    let timer = RnrTimer::from_code(14).unwrap();
-    for kind in [SyndromeKind::RnrNak(timer), SyndromeKind::Nak(NakCode::PsnSequenceError)] {
-        let aeth = Some(Aeth { syndrome: kind.into(), msn: Msn(0) });
-        let extensions = ExtensionHeaders { aeth, ..Default::default() };
-        let bth = Bth { opcode: Opcode::RC_ACKNOWLEDGE, psn, ..Bth::default() };
-        deliver(&mut pair, 0, bth, extensions, &[]);
-    }
-    assert_eq!(pair.hosts[0].qp.fault(), None);
-    assert!(pair.hosts[0].poll(pair.now).is_none(), "the wait holds");
-    pair.post_receive(1, 9, REMOTE_OFFSET, 300);
-    pair.run();
-    assert_eq!(statuses(&pair), [(1, Status::Success)]);
 }
 
 #[test]
