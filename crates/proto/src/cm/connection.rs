@@ -65,7 +65,7 @@ pub(super) struct Connection {
     pub(super) consumer_timeout: Duration,
     /// Traffic class of its messages, from the path in the REQ.
     pub(super) traffic_class: u8,
-    /// Interval between REP retransmissions.
+    /// Time until the first retransmission of the REP; it doubles with each one.
     pub(super) rep_interval: Duration,
     /// When the consumer accepted.
     pub(super) answered_at: Instant,
@@ -76,6 +76,10 @@ pub(super) struct Connection {
     pub(super) probe: Option<Probe>,
     pub(super) lap_support: LapSupport,
 }
+
+/// Limits on what a forged REQ causes: with the REJ at the end, it is five packets.
+const MAX_REP_RETRIES: u8 = 3;
+const MIN_REP_INTERVAL: Duration = Duration::from_millis(50);
 
 /// 2 × packet lifetime, from the ACK timeout in the REQ, which is the next power of two above 2 × packet lifetime +
 /// ACK delay (IBA 12.7). "No timeout" gives no information; the path is assumed to be short.
@@ -181,8 +185,8 @@ impl Connection {
         self.send_and_keep(message, modifier)
     }
 
-    /// Sends a REP. The timeouts in a REQ come from an unknown sender, so they are limited: REPs are retransmitted
-    /// more often within that limit.
+    /// Sends a REP. The times in a REQ come from an unknown sender, so they are limited. Its address may be forged as well, and
+    /// its owner gets the REPs, so these are few whatever the REQ specifies, with doubling intervals in the same total time.
     pub(super) fn start_rep(
         &mut self,
         now: Instant,
@@ -191,14 +195,20 @@ impl Connection {
         rep: Rep,
         modifier: u32,
     ) -> Transmit {
-        let limit = config.half_open_time;
         let requested = self.response * (u32::from(self.max_retries) + 1);
+        let intervals = (2 << self.rep_retries()) - 1;
         self.rep_interval =
-            if requested <= limit { self.response } else { self.response.min(limit / 16) };
+            (requested.min(config.half_open_time) / intervals).max(MIN_REP_INTERVAL);
         self.answered_at = now;
-        self.give_up_at = now + requested.min(limit);
+        self.give_up_at = now + self.rep_interval * intervals;
+        self.retries = 0;
         self.arm(timers, Some(now + self.rep_interval));
         self.send_and_keep(rep, modifier)
+    }
+
+    /// How often the REP is retransmitted.
+    pub(super) fn rep_retries(&self) -> u8 {
+        self.max_retries.min(MAX_REP_RETRIES)
     }
 
     /// Sends a message that is only retransmitted in response to a duplicate.

@@ -70,7 +70,8 @@ impl ConnectionManager {
         let connection = self.table.step(mra.remote_comm_id, Trigger::MraArrives)?;
         let wait = self.config.bounded(mra.service_timeout.duration()) + connection.round_trip;
         if connection.role == Role::Passive {
-            // The peer is alive. The total delay of its MRAs is limited.
+            // The peer is alive: it gets all retransmissions. The total delay of its MRAs is limited.
+            connection.retries = 0;
             let limit = self.config.longest_wait;
             connection.give_up_at = connection
                 .give_up_at

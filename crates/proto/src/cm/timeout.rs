@@ -69,7 +69,14 @@ impl ConnectionManager {
         if now >= connection.give_up_at {
             return self.give_up(now, id, Failure::NeverReady);
         }
-        let deadline = (now + connection.rep_interval).min(connection.give_up_at);
+        // Without retries left, an MRA of the peer has moved the end.
+        if connection.retries == connection.rep_retries() {
+            let end = connection.give_up_at;
+            return connection.arm(&mut self.timers, Some(end));
+        }
+        connection.retries += 1;
+        let interval = connection.rep_interval * (1 << connection.retries);
+        let deadline = (now + interval).min(connection.give_up_at);
         connection.arm(&mut self.timers, Some(deadline));
         self.transmits.extend(connection.retransmission());
         // Leaves the MRA state.

@@ -1,5 +1,6 @@
 //! Thousands of REQs from one or many addresses.
 
+use std::time::Duration;
 use std::vec::Vec;
 
 use super::super::{AcceptParameters, Event, Failure, Ignored, State};
@@ -58,6 +59,37 @@ fn connects(b: &mut ConnectionManager, host: u8, now: Instant) -> bool {
     a.ready(id, RtuData::default()).unwrap();
     b.handle_mad(now, gid(host), &only(&mut a).to_mad()).unwrap();
     b.state(at_b) == State::Established
+}
+
+/// The owner of the forged source address gets few packets, whatever times and retries the REQ specifies.
+#[test]
+fn a_forged_req_causes_at_most_five_packets() {
+    for timeout in 0..32 {
+        for retries in 0..16 {
+            let mut a = manager(12);
+            let parameters = ConnectParameters {
+                local_response_timeout: ferroce_wire::cm::ResponseTimeout(timeout),
+                max_cm_retries: retries,
+                ..connect_parameters()
+            };
+            a.connect(at(0), &parameters).unwrap();
+            let mut b = manager(11);
+            b.listen(SERVICE, 1).unwrap();
+            b.handle_mad(at(0), gid(12), &only(&mut a).to_mad()).unwrap();
+            accept_all(&mut b, at(0), &mut 0);
+            let mut sent = Vec::from([at(0)]);
+            assert_eq!(transmits(&mut b).len(), 1);
+            while let Some(next) = b.poll_timeout() {
+                b.handle_timeout(next);
+                sent.extend(transmits(&mut b).iter().map(|_| next));
+            }
+            assert!(sent.len() <= 5, "timeout {timeout}, {retries} retries: {}", sent.len());
+            let gaps: Vec<_> = sent.windows(2).map(|two| two[1].since(two[0])).collect();
+            assert!(gaps[0] >= Duration::from_millis(50), "{gaps:?}");
+            assert!(gaps.windows(2).all(|two| two[1] >= two[0] * 2), "{gaps:?}");
+            assert_eq!(b.connections(), 0);
+        }
+    }
 }
 
 #[test]
