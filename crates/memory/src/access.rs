@@ -3,8 +3,10 @@
 use ferroce_proto::memory::{
     AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge,
 };
+use ferroce_proto::reason::{KeyFault, RefusedAccess};
 use ferroce_wire::number::{LKey, RKey};
 
+use crate::explain;
 use crate::region::{Region, RegionSlice};
 use crate::registry::Registry;
 use crate::table::Object;
@@ -235,6 +237,10 @@ impl Memory for &Registry {
             _ => AccessFlags::REMOTE_ATOMIC,
         };
         self.remote(by, range.key, (range.address.0, 8), access, |slice| slice.atomic(operation))
+    }
+
+    fn explain(&self, by: Accessor, access: &RefusedAccess, denied: Denied) -> KeyFault {
+        explain::explain(self, by, access, denied)
     }
 
     fn invalidate(&mut self, by: Accessor, key: RKey) -> Result<(), Denied> {

@@ -55,6 +55,7 @@ mod atomic;
 mod buffer;
 mod copy;
 mod error;
+mod explain;
 mod guard;
 mod hazard;
 mod hooks;

@@ -7,6 +7,7 @@
 use ferroce_proto::memory::{
     AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge,
 };
+use ferroce_proto::reason::{KeyFault, RefusedAccess};
 use ferroce_sys::ring::SharedBytes;
 use ferroce_wire::number::RKey;
 
@@ -103,6 +104,10 @@ impl Memory for Placement<'_> {
         operation: Atomic,
     ) -> Result<u64, Denied> {
         self.registry.atomic(by, range, operation)
+    }
+
+    fn explain(&self, by: Accessor, access: &RefusedAccess, denied: Denied) -> KeyFault {
+        self.registry.explain(by, access, denied)
     }
 
     fn invalidate(&mut self, by: Accessor, key: RKey) -> Result<(), Denied> {

@@ -142,6 +142,13 @@ impl Table {
         (entry.key == key && key != 0).then_some(entry)
     }
 
+    /// Whether the key was the last one of its slot, and is not valid any more.
+    pub(crate) fn was_last(&self, key: u32) -> bool {
+        let entry = self.slot(key).map(|slot| slot.entry.read());
+        let entry = entry.map(|entry| entry.unwrap_or_else(PoisonError::into_inner));
+        entry.is_some_and(|entry| entry.key == 0 && entry.last_key == Some(key))
+    }
+
     /// Locks the entry of a key for writing, which waits for readers. `None` if the key is invalid.
     pub(crate) fn write(&self, key: u32) -> Option<RwLockWriteGuard<'_, Entry>> {
         let entry = self.slot(key)?.write();

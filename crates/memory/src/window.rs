@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferroce_proto::memory::{AccessFlags, Accessor, Bind, Denied, PdId};
+use ferroce_proto::reason::{KeyFault, Object as Kind, RefusedAccess};
 use ferroce_wire::number::{Qpn, RKey};
 
 use crate::error::WindowError;
+use crate::explain;
 use crate::keys::index_of;
 use crate::region::{Region, RegionSlice};
 use crate::registry::Registry;
@@ -70,6 +72,19 @@ impl Window {
             return Err(Denied::Bounds);
         }
         binding.region.slice(binding.region_address + start, length)
+    }
+
+    /// Why a remote access was denied. `None` if nothing is wrong here.
+    pub(crate) fn fault(&self, by: Accessor, access: &RefusedAccess) -> Option<KeyFault> {
+        let Some(binding) = &self.binding else { return Some(KeyFault::Unbound) };
+        if self.pd != by.pd {
+            return Some(KeyFault::OtherPd { object: self.pd, queue_pair: by.pd });
+        }
+        if self.kind == WindowKind::Type2 && binding.queue_pair != by.queue_pair {
+            return Some(KeyFault::OtherQueuePair(binding.queue_pair));
+        }
+        let (start, size) = (binding.remote_base, binding.length);
+        explain::fault_of(Kind::Window, binding.access, (start, size), access)
     }
 
     /// Checks the rights of a remote access, and returns the binding.

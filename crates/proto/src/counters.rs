@@ -1,5 +1,9 @@
 //! Transport counters, named as in the `hw_counters` of Linux drivers.
 
+use alloc::vec::Vec;
+
+use crate::reason::Reason;
+
 macro_rules! counters {
     ($( $(#[$doc:meta])+ $name:ident, )+) => {
         /// Number of occurrences of each event.
@@ -9,6 +13,8 @@ macro_rules! counters {
         }
 
         impl Counters {
+            const NONE: Self = Self { $( $name: 0 ),+ };
+
             /// Adds the counts of `other`.
             pub fn add(&mut self, other: &Self) {
                 $( self.$name += other.$name; )+
@@ -55,18 +61,43 @@ counters! {
     rp_cnp_handled,
 }
 
-/// Counts that nobody has taken yet. Usually there are none: what is counted is rare.
+/// Reasons kept until they are taken: a burst of packets that are all refused needs no more.
+const MAX_REASONS: usize = 4;
+
+/// Counts and reasons that nobody has taken yet. Usually there are none: what is counted is rare.
 #[derive(Debug, Default)]
 pub(crate) struct Uncollected {
     counters: Counters,
+    reasons: Vec<Reason>,
     some: bool,
 }
 
 impl Uncollected {
+    /// Nothing.
+    pub(crate) const fn new() -> Self {
+        Self { counters: Counters::NONE, reasons: Vec::new(), some: false }
+    }
+
     /// The counters, to add to.
     pub(crate) fn get_mut(&mut self) -> &mut Counters {
         self.some = true;
         &mut self.counters
+    }
+
+    /// Adds a reason, and returns its number for a completion.
+    #[cold]
+    pub(crate) fn report(&mut self, reason: Reason) -> u16 {
+        if self.reasons.len() < MAX_REASONS {
+            self.reasons.push(reason);
+            self.some = true;
+        }
+        reason.number()
+    }
+
+    /// Moves the reasons to `all`, when the counts have been taken.
+    pub(crate) fn move_reasons_to(&mut self, all: &mut Vec<Reason>) {
+        all.append(&mut self.reasons);
+        self.some = false;
     }
 
     /// Whether there are any.

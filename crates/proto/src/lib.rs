@@ -29,6 +29,7 @@ mod inline_data;
 pub mod memory;
 pub mod qp;
 pub mod rc;
+pub mod reason;
 pub mod receive;
 pub mod setup;
 #[cfg(test)]

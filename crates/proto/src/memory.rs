@@ -4,6 +4,8 @@
 use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 use ferroce_wire::transport::Reth;
 
+use crate::reason::{KeyFault, RefusedAccess};
+
 pub use ferroce_wire::access::AccessFlags;
 
 /// A protection domain (PD). A QP can only use memory of its own PD (IBA 10.2.3).
@@ -159,6 +161,13 @@ pub trait Memory {
     /// Invalidates an rkey, for a SEND with invalidate or a local work request (IBA 10.6.5). Type 2 windows can be
     /// invalidated; type 1 windows and ordinary MRs cannot.
     fn invalidate(&mut self, by: Accessor, key: RKey) -> Result<(), Denied>;
+
+    /// Why an access was denied, in detail, for a message. Called only after it was: what it finds may have changed
+    /// since.
+    fn explain(&self, by: Accessor, access: &RefusedAccess, denied: Denied) -> KeyFault {
+        let _ = (by, access);
+        denied.into()
+    }
 
     /// Binds or unbinds a memory window (IBA 10.6.7.2).
     fn bind(&mut self, by: Accessor, bind: &Bind) -> Result<(), Denied>;

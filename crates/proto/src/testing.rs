@@ -5,6 +5,7 @@ use std::vec::Vec;
 use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 
 use crate::memory::{AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge};
+use crate::reason::Reason;
 
 /// SplitMix64.
 pub(crate) struct Random(pub(crate) u64);
@@ -31,6 +32,9 @@ pub(crate) const REGION: u64 = 0x10_0000;
 pub(crate) const BASE: u64 = 0x7f00_0000_0000;
 pub(crate) const KEY: u32 = 0x1234;
 pub(crate) const DOMAIN: PdId = PdId(1);
+
+/// A reason for packets whose memory cannot be read.
+pub(crate) const DENIED: Reason = Reason::Invalidate { key: RKey(KEY), denied: Denied::Key };
 
 pub(crate) fn sge(offset: u64, length: u32) -> Sge {
     Sge { key: LKey(KEY), address: VirtualAddress(BASE + offset), length }

@@ -3,7 +3,8 @@
 use ferroce_wire::packet::ExtensionHeaders;
 use ferroce_wire::transport::Bth;
 
-use crate::memory::{Accessor, Denied, Memory, RemoteRange};
+use crate::memory::{AccessFlags, Accessor, Denied, Memory, RemoteRange, Sge};
+use crate::reason::{Reason, RefusedAccess};
 use crate::work::{Data, SgList};
 
 /// A packet to send.
@@ -90,6 +91,30 @@ impl Transmit<'_> {
             padding.fill(0);
         }
         Ok(Bth::LEN + end)
+    }
+
+    /// Why the payload could not be read, for `handle_denied`.
+    #[cold]
+    pub fn explain(&self, error: EncodeError, memory: &impl Memory) -> Reason {
+        let denied = match error {
+            EncodeError::Local(denied)
+            | EncodeError::Remote(denied)
+            | EncodeError::Duplicate(denied) => denied,
+            EncodeError::BufferTooSmall => Denied::Bounds,
+        };
+        match self.payload {
+            Payload::Local { sg_list, offset, length } => {
+                sg_list.explain((offset, length.into()), false, denied, self.by, memory)
+            }
+            Payload::Remote(range) | Payload::RemoteDuplicate(range) => {
+                let access = RefusedAccess::remote(range, AccessFlags::REMOTE_READ);
+                Reason::denied(access, denied, self.by, memory)
+            }
+            Payload::None | Payload::Inline(_) => {
+                let access = RefusedAccess::local(Sge::default(), false);
+                Reason::Memory(access, denied.into())
+            }
+        }
     }
 }
 

@@ -5,7 +5,9 @@ use alloc::collections::VecDeque;
 
 use ferroce_wire::number::Psn;
 
+use crate::counters::Uncollected;
 use crate::qp::Fault;
+use crate::reason::Reason;
 use crate::receive::ReceiveQueue;
 use crate::work::{Completion, CompletionKind, PostError, SendRequest, Status, WorkId};
 
@@ -124,10 +126,20 @@ impl<T: SendWork> SendQueue<T> {
 
     /// Removes the oldest request and completes it with `status`; unsignaled successes complete silently.
     pub(crate) fn complete_oldest(&mut self, status: Status, done: &mut VecDeque<Completion>) {
+        self.end_oldest(status, 0, done);
+    }
+
+    /// The same with the number of a reason.
+    pub(crate) fn end_oldest(
+        &mut self,
+        status: Status,
+        reason: u16,
+        done: &mut VecDeque<Completion>,
+    ) {
         (self.sent, self.finished) = (0, false);
         if let Some(request) = self.requests.pop_front() {
             if request.signaled() || status != Status::Success {
-                done.push_back(request.completion(status));
+                done.push_back(request.completion(status).because(reason));
             }
         }
     }
@@ -141,11 +153,11 @@ impl<T: SendWork> SendQueue<T> {
 
     /// Fails the request that the packet with this PSN belongs to. Returns false when the request has already left the
     /// queue: its packet counts as lost.
-    fn fail(&mut self, psn: Psn, done: &mut VecDeque<Completion>) -> bool {
+    fn fail(&mut self, psn: Psn, reason: u16, done: &mut VecDeque<Completion>) -> bool {
         let back = i64::from(self.psn.distance(psn));
         let found = (1..=i64::from(self.sent)).contains(&back);
         if found {
-            self.complete_oldest(Status::LocalProtection, done);
+            self.end_oldest(Status::LocalProtection, reason, done);
         }
         found
     }
@@ -164,6 +176,7 @@ pub(crate) struct Queues<T> {
     pub(crate) send: SendQueue<T>,
     pub(crate) send_done: VecDeque<Completion>,
     pub(crate) receive_done: VecDeque<Completion>,
+    pub(crate) reports: Uncollected,
     fault: Option<Fault>,
 }
 
@@ -174,6 +187,7 @@ impl<T: SendWork> Queues<T> {
             send: SendQueue::new(psn),
             send_done: VecDeque::new(),
             receive_done: VecDeque::new(),
+            reports: Uncollected::new(),
             fault: None,
         }
     }
@@ -205,8 +219,9 @@ impl<T: SendWork> Queues<T> {
 
     /// The payload of the packet with this PSN, the last one handed out, could not be read: its request fails, and all
     /// later requests are flushed (IBA 10.3.1.6).
-    pub(crate) fn handle_denied(&mut self, psn: Psn) {
-        if self.fault.is_none() && self.send.fail(psn, &mut self.send_done) {
+    pub(crate) fn handle_denied(&mut self, psn: Psn, reason: Reason) {
+        if self.fault.is_none() && self.send.fail(psn, reason.number(), &mut self.send_done) {
+            self.reports.report(reason);
             self.enter_error(Fault::Requester);
         }
     }

@@ -7,6 +7,7 @@ use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};
 
 pub use crate::inline_data::InlineData;
 use crate::memory::{Accessor, Bind, Denied, Memory, PdId, Sge};
+use crate::reason::{Reason, RefusedAccess};
 
 /// The caller's ID of a work request (`wr_id`), returned in its completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -111,12 +112,15 @@ impl Operation {
         &self,
         by: Accessor,
         memory: &mut impl Memory,
-    ) -> Result<(), Status> {
+    ) -> Result<(), (Status, Reason)> {
         match self {
-            Self::Bind(bind) => memory.bind(by, bind).map_err(|_| Status::Binding),
-            Self::LocalInvalidate { key } => {
-                memory.invalidate(by, *key).map_err(|_| Status::LocalOperation)
-            }
+            Self::Bind(bind) => memory.bind(by, bind).map_err(|denied| {
+                let Bind { window, region, .. } = *bind;
+                (Status::Binding, Reason::Bind { window, region, denied })
+            }),
+            Self::LocalInvalidate { key } => memory.invalidate(by, *key).map_err(|denied| {
+                (Status::LocalOperation, Reason::Invalidate { key: *key, denied })
+            }),
             _ => Ok(()),
         }
     }
@@ -170,7 +174,7 @@ impl SgList {
     }
 
     /// The SGEs that cover up to `length` bytes from `offset` on.
-    pub fn range(&self, offset: u64, length: u64) -> impl Iterator<Item = Sge> + '_ {
+    pub fn range(&self, offset: u64, length: u64) -> impl Iterator<Item = Sge> + Clone + '_ {
         let (mut skip, mut left) = (offset, length);
         self.as_slice().iter().filter_map(move |sge| {
             let skipped = skip.min(u64::from(sge.length));
@@ -215,6 +219,23 @@ impl SgList {
             out = rest;
         }
         Ok(())
+    }
+
+    /// Why these bytes could not be read, or written.
+    #[cold]
+    pub(crate) fn explain(
+        &self,
+        (offset, length): (u64, u64),
+        writes: bool,
+        denied: Denied,
+        by: Accessor,
+        memory: &impl Memory,
+    ) -> Reason {
+        let refuses = |sge: &Sge| memory.check_local(by.pd, *sge, writes).is_err();
+        let mut all = self.range(offset, length);
+        // Between the refusal and now, the program may have registered the memory.
+        let sge = all.clone().find(refuses).or_else(|| all.next()).unwrap_or_default();
+        Reason::denied(RefusedAccess::local(sge, writes), denied, by, memory)
     }
 
     /// Writes `data` to the bytes from `offset` on.
@@ -437,6 +458,9 @@ pub struct Completion {
     pub over_ipv4: bool,
     /// The SRQ that an XRC message named: the completion goes to its CQ.
     pub receive_queue: Option<Qpn>,
+    /// Why it failed: the [number](crate::reason::Reason::number) of the reason, or 0 if the status says everything.
+    #[doc(alias = "vendor_err")]
+    pub vendor_error: u16,
 }
 
 impl Completion {
@@ -453,6 +477,12 @@ impl Completion {
             source: None,
             over_ipv4: false,
             receive_queue: None,
+            vendor_error: 0,
         }
+    }
+
+    /// The same with the number of a reason.
+    pub(crate) const fn because(self, vendor_error: u16) -> Self {
+        Self { vendor_error, ..self }
     }
 }

@@ -110,6 +110,7 @@ mod orphans;
 mod pd;
 mod queue_pair;
 mod region;
+mod report;
 pub mod setup;
 mod shared_receive;
 mod sync;
@@ -149,6 +150,11 @@ pub use tap::{CaptureStatus, captures};
 pub mod live {
     pub use crate::tap::message::{Comments, Message, RecordHeader};
 }
+/// What the adapter refused and why, for bindings.
+#[doc(hidden)]
+pub mod reports {
+    pub use crate::report::{Ended, ended, listen};
+}
 pub use time::Timestamp;
 pub use xrc::XrcDomain;
 
@@ -163,6 +169,7 @@ pub use ferroce_proto::qp::{
     ModifyError as AttributeError, PathMtu, QueuePairAttributes, RnrRetry, RnrTimer, Rule,
     ServiceType, State, rule,
 };
+pub use ferroce_proto::reason::{Entry as ReasonEntry, Reason, TABLE as REASONS};
 pub use ferroce_proto::work::{
     Completion, CompletionKind, Data, Operation, ReceiveRequest, RemoteAddress, SendRequest,
     SgList, Status, WorkId,

@@ -267,7 +267,7 @@ pub(crate) fn translate(one: &WorkCompletion) -> ibv_wc {
         wr_id: one.id.0,
         status: status_of(one.status),
         opcode: opcode_of(one.kind),
-        vendor_err: 0,
+        vendor_err: one.vendor_error.into(),
         byte_len: one.length,
         imm_data: immediate_of(one),
         qp_num: one.queue_pair.0,

@@ -59,7 +59,7 @@ fn table() -> ibv_cq_ex {
         next_poll: Some(next_poll),
         end_poll: Some(end_poll),
         read_opcode: Some(read_opcode),
-        read_vendor_err: Some(read_zero),
+        read_vendor_err: Some(read_vendor_err),
         read_byte_len: Some(read_byte_len),
         read_imm_data: Some(read_imm_data),
         read_qp_num: Some(read_qp_num),
@@ -155,6 +155,10 @@ unsafe extern "C" fn read_wall_clock(cq: Cq) -> u64 {
     let ago = ferroce::clock::now().saturating_sub(field(cq, |one| one.time.as_nanos()));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |now| (now.as_nanos() as u64).saturating_sub(ago))
+}
+
+unsafe extern "C" fn read_vendor_err(cq: Cq) -> u32 {
+    field(cq, |one| one.vendor_error.into())
 }
 
 unsafe extern "C" fn read_zero(_cq: Cq) -> u32 {

@@ -13,6 +13,7 @@ mod traffic;
 mod tests;
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use ferroce_wire::ip::Ecn;
@@ -22,6 +23,7 @@ use crate::congestion::Congestion;
 use crate::counters::{Counters, Uncollected};
 use crate::memory::PdId;
 use crate::qp::{Capabilities, Machine, QueuePairAttributes, ServiceType, State};
+use crate::reason::Reason;
 use crate::receive::XrcDomain;
 use crate::{rc, uc, ud};
 
@@ -165,12 +167,25 @@ impl<R: Copy> Endpoint<R> {
         total
     }
 
-    /// Whether [`Endpoint::take_counters`] would return anything.
+    /// Moves the reasons since the last call to `all`: why something was refused, dropped or ended.
+    pub fn move_reasons_to(&mut self, all: &mut Vec<Reason>) {
+        self.counters.move_reasons_to(all);
+        match &mut self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.move_reasons_to(all),
+            Transport::Unreliable(queue_pair) => queue_pair.move_reasons_to(all),
+            Transport::Datagram(queue_pair) => queue_pair.move_reasons_to(all),
+            Transport::None => {}
+        }
+    }
+
+    /// Whether [`Endpoint::take_counters`] or [`Endpoint::move_reasons_to`] would return anything.
     #[inline]
     pub fn has_counters(&self) -> bool {
         let counted = match &self.transport {
             Transport::Reliable(queue_pair) => queue_pair.has_counters(),
-            _ => false,
+            Transport::Unreliable(queue_pair) => queue_pair.has_reasons(),
+            Transport::Datagram(queue_pair) => queue_pair.has_reasons(),
+            Transport::None => false,
         };
         counted || self.counters.is_some()
     }

@@ -121,7 +121,7 @@ impl Side {
             let psn = outgoing.transmit.bth.psn;
             match outgoing.transmit.encode(&self.memory, &mut buffer) {
                 Ok(length) => packets.push([&buffer[..length], &[0; 4]].concat()),
-                Err(_) => self.endpoint.handle_denied(psn, true),
+                Err(_) => self.endpoint.handle_denied(psn, true, crate::testing::DENIED),
             }
         }
         self.sent.extend(core::iter::from_fn(|| self.endpoint.poll_send_completion()));

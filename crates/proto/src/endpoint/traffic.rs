@@ -10,6 +10,7 @@ use crate::budget::{Budget, InFlight, Pending, Progress};
 use crate::memory::Memory;
 use crate::qp::{Action, Permission, ServiceType, State};
 use crate::rc::{Message, Whole};
+use crate::reason::Reason;
 use crate::receive::ReceiveQueue;
 use crate::time::Instant;
 use crate::transmit::Transmit;
@@ -103,6 +104,10 @@ impl<R: Copy> Endpoint<R> {
             _ => Action::AcceptRequest,
         };
         if !self.machine.permits(listens).is_allowed() {
+            // In ERR, late packets of the peer are to be expected.
+            if let state @ (State::Reset | State::Init) = self.state() {
+                self.counters.report(Reason::NotReceiving(state));
+            }
             return;
         }
         if self.state() == State::ReadyToReceive && !self.established {
@@ -219,13 +224,13 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
-    /// The payload of the packet with this PSN could not be read: of a send request when `local`, otherwise of a READ
-    /// response.
-    pub fn handle_denied(&mut self, psn: Psn, local: bool) {
+    /// The payload of the packet with this PSN could not be read, for a [reason](Transmit::explain): of a send request
+    /// when `local`, otherwise of a READ response.
+    pub fn handle_denied(&mut self, psn: Psn, local: bool, reason: Reason) {
         match &mut self.transport {
-            Transport::Reliable(queue_pair) => queue_pair.handle_denied(psn, local),
-            Transport::Unreliable(queue_pair) => queue_pair.handle_denied(psn),
-            Transport::Datagram(queue_pair) => queue_pair.handle_denied(psn),
+            Transport::Reliable(queue_pair) => queue_pair.handle_denied(psn, local, reason),
+            Transport::Unreliable(queue_pair) => queue_pair.handle_denied(psn, reason),
+            Transport::Datagram(queue_pair) => queue_pair.handle_denied(psn, reason),
             Transport::None => {}
         }
         self.sync_state();

@@ -11,15 +11,16 @@ use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
 use ferroce_wire::transport::Aeth;
 
 use super::queue_pair::Config;
-use super::requester::{QueuedRequest, RequestState, Requester};
+use super::requester::{QueuedRequest, RequestState, Requester, Trouble};
 use super::responder::without;
 use super::sequence::Sequence;
 use crate::budget::InFlight;
 use crate::congestion::{Loss, RateControl};
 use crate::memory::Memory;
 use crate::qp::Fault;
+use crate::reason::{Reason, RefusedAccess};
 use crate::time::Instant;
-use crate::work::{Completion, Data, Operation, Status};
+use crate::work::{Completion, Data, Operation, SgList, Status};
 
 impl Requester {
     /// Handles a packet from the responder, or a run of `packets` MIDDLE packets of a READ response.
@@ -45,6 +46,7 @@ impl Requester {
         }
         // A response to a packet that was never sent, or long completed, is a ghost and is ignored (IBA 9.7.5.1).
         if sequence.plus(packets - 1) >= self.newest {
+            self.note_expected(packet, config);
             return Ok(());
         }
         // It may open the window or bring credits.
@@ -59,7 +61,10 @@ impl Requester {
                         self.acknowledge(now, sequence.plus(1), config, done);
                         Ok(())
                     }
-                    _ if sequence < self.unacknowledged => Ok(()),
+                    _ if sequence < self.unacknowledged => {
+                        self.note_expected(packet, config);
+                        Ok(())
+                    }
                     // Reserved syndromes are ignored (IBA table 43).
                     SyndromeKind::Reserved => Ok(()),
                     // A NAK acknowledges all earlier PSNs (IBA 9.7.5.1.2).
@@ -78,7 +83,7 @@ impl Requester {
                 let Some(original) = packet.extensions.atomic_ack else { return Ok(()) };
                 // An atomic response can only carry an ACK syndrome (IBA 9.7.5.1).
                 if !syndrome.is_some_and(Syndrome::is_ack) {
-                    return self.fail(Status::BadResponse, done);
+                    return self.fail_response(packet, done);
                 }
                 self.acknowledge(now, sequence, config, done);
                 if self.unacknowledged != sequence {
@@ -89,7 +94,7 @@ impl Requester {
                     queued.request.operation,
                     Operation::CompareSwap { .. } | Operation::FetchAdd { .. }
                 ) {
-                    return self.fail(Status::BadResponse, done);
+                    return self.fail_response(packet, done);
                 }
                 // The buffer gets the value in host byte order.
                 let bytes = original.original.0.to_ne_bytes();
@@ -97,8 +102,12 @@ impl Requester {
                     let mut at = 0;
                     for sge in sg_list.as_slice() {
                         let end = at + sge.length as usize;
-                        if memory.write_local(config.pd, *sge, &bytes[at..end]).is_err() {
-                            return self.fail(Status::LocalProtection, done);
+                        let written = memory.write_local(config.pd, *sge, &bytes[at..end]);
+                        if let Err(denied) = written {
+                            let access = RefusedAccess::local(*sge, true);
+                            let by = config.accessor();
+                            let reason = Reason::denied(access, denied, by, memory);
+                            return self.fail(Status::LocalProtection, reason, done);
                         }
                         at = end;
                     }
@@ -149,13 +158,13 @@ impl Requester {
             }
             // FLUSH and ATOMIC WRITE have an empty READ response (IBA A19).
             (Operation::Flush { .. } | Operation::AtomicWrite { .. }, _) => (0, None),
-            _ => return self.fail(Status::BadResponse, done),
+            _ => return self.fail_response(packet, done),
         };
         // The response's length and its position (LAST or ONLY) must match the request (from rdma_rxe's behaviour). A
         // READ that was restarted in the middle gets FIRST in place of MIDDLE, so FIRST is not checked.
         if packet.payload_len as u64 != expected || info.position.ends() != ends || end > chunk_end
         {
-            return self.fail(Status::BadResponse, done);
+            return self.fail_response(packet, done);
         }
         let placed = sg_list.map_or(Ok(()), |(sg_list, offset)| {
             let mut data = packet.payload;
@@ -165,8 +174,11 @@ impl Requester {
                 memory.write_local(config.pd, sge, part)
             })
         });
-        if placed.is_err() {
-            return self.fail(Status::LocalProtection, done);
+        if let Err(denied) = placed {
+            let (by, part) = (config.accessor(), sg_list.map_or(0, |(_, offset)| offset));
+            let sg_list = sg_list.map_or(&SgList::NONE, |(sg_list, _)| sg_list);
+            let reason = sg_list.explain((part, expected), true, denied, by, memory);
+            return self.fail(Status::LocalProtection, reason, done);
         }
         if last {
             self.finish_front(now, config, done);
@@ -293,7 +305,10 @@ impl Requester {
             SyndromeKind::Nak(NakCode::RemoteOperationalError) => Status::RemoteOperation,
             _ => Status::RemoteInvalidRequest,
         };
-        self.fail(status, done)
+        let SyndromeKind::Nak(code) = kind else { return Ok(()) };
+        let psn = self.unacknowledged.psn();
+        let remote = self.queue.front().and_then(QueuedRequest::remote_range);
+        self.fail(status, Reason::PeerRefused { code, psn, remote }, done)
     }
 
     /// Completes the oldest request.
@@ -380,7 +395,9 @@ impl Requester {
         // An RNR retry count of 7 means unlimited (IBA 9.7.5.2.8).
         if config.rnr_retry != 7 {
             let Some(left) = self.rnr_retries_left.checked_sub(1) else {
-                return self.fail(Status::RnrRetryExceeded, done);
+                let (attempts, psn) = (config.rnr_retry + 1, self.unacknowledged.psn());
+                let reason = Reason::RnrExhausted { attempts, psn };
+                return self.fail(Status::RnrRetryExceeded, reason, done);
             };
             self.rnr_retries_left = left;
         }
@@ -420,9 +437,14 @@ impl Requester {
     }
 
     /// Retransmits after a timeout, unless the retry count is exhausted.
-    fn retry(&mut self, now: Instant, done: &mut VecDeque<Completion>) -> Result<(), Fault> {
+    fn retry(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Fault> {
         let Some(left) = self.retries_left.checked_sub(1) else {
-            return self.fail(Status::RetryExceeded, done);
+            return self.fail(Status::RetryExceeded, self.silence(config), done);
         };
         self.retries_left = left;
         self.rtt.on_ambiguous(self.newest);
@@ -436,32 +458,71 @@ impl Requester {
         &mut self,
         now: Instant,
         psn: Psn,
+        config: &Config,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
         let sequence = self.unacknowledged.near(psn);
         if sequence < self.unacknowledged || sequence >= self.newest {
             return Ok(());
         }
-        self.handle_link_down(now, done)
+        self.expire(now, Trouble::PortUnreachable, config, done)
     }
 
     /// Nothing reaches the peer any more: like an immediate ACK timeout. Ignored when none is set.
     pub(super) fn handle_link_down(
         &mut self,
         now: Instant,
+        config: &Config,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Fault> {
+        self.expire(now, Trouble::Ended, config, done)
+    }
+
+    /// Lets the ACK timer expire now.
+    fn expire(
+        &mut self,
+        now: Instant,
+        trouble: Trouble,
+        config: &Config,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
         if self.timer.is_none() {
             return Ok(());
         }
+        self.trouble = Some((self.unacknowledged, trouble));
         self.timer = Some(now);
-        self.handle_timeout(now, done)
+        self.handle_timeout(now, config, done)
+    }
+
+    /// Remembers that the peer asks for a PSN that was never sent, if it has acknowledged nothing yet.
+    #[cold]
+    fn note_expected(&mut self, packet: &Packet<'_>, config: &Config) {
+        let syndrome = packet.extensions.aeth.map(|aeth| aeth.syndrome.kind());
+        let asks = syndrome == Some(SyndromeKind::Nak(NakCode::PsnSequenceError));
+        if asks && self.unacknowledged == Sequence::starting(config.send_psn) {
+            self.trouble = Some((self.unacknowledged, Trouble::Expects(packet.bth.psn)));
+        }
+    }
+
+    /// Why there is no response.
+    #[cold]
+    fn silence(&self, config: &Config) -> Reason {
+        let psn = self.unacknowledged.psn();
+        let attempts = config.retry_count + 1;
+        let heard = self.unacknowledged > Sequence::starting(config.send_psn);
+        match self.trouble.filter(|(then, _)| *then == self.unacknowledged) {
+            Some((_, Trouble::PortUnreachable)) => Reason::PortUnreachable { psn },
+            Some((_, Trouble::Ended)) => Reason::PeerEnded,
+            Some((_, Trouble::Expects(expected))) => Reason::PeerExpects { expected, sent: psn },
+            None => Reason::NoResponse { attempts, psn, heard },
+        }
     }
 
     /// Handles the expiry of [`Requester::poll_timeout`].
     pub(super) fn handle_timeout(
         &mut self,
         now: Instant,
+        config: &Config,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
         // It may also be the end of an RNR wait or of pacing.
@@ -469,7 +530,7 @@ impl Requester {
         if self.timer.is_some_and(|timer| timer <= now) {
             self.timer = None;
             self.went_back_to = None;
-            self.retry(now, done)?;
+            self.retry(now, config, done)?;
             self.counters.get_mut().local_ack_timeout_err += 1;
         } else if self.probe_due().is_some_and(|due| due <= now) {
             self.start_probe(now);
@@ -488,13 +549,15 @@ impl Requester {
     pub(super) fn fail_local(
         &mut self,
         psn: Psn,
+        reason: Reason,
         config: &Config,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
         let sequence = self.unacknowledged.near(psn);
         let index = self.queue.partition_point(|queued| queued.end() <= sequence);
         if let Some(queued) = self.queue.get_mut(index) {
-            queued.state = RequestState::Failed(Status::LocalProtection);
+            let reason = self.counters.report(reason);
+            queued.state = RequestState::Failed(Status::LocalProtection, reason);
             let start = queued.start;
             // This packet and all behind it are not sent. If it was sent before, the peer may still acknowledge it.
             if self.is_new && self.newest == sequence.plus(self.run) {
@@ -512,19 +575,42 @@ impl Requester {
     /// Fails the oldest request if it cannot be executed; earlier ones complete first.
     pub(super) fn complete_failed(&mut self, done: &mut VecDeque<Completion>) -> Result<(), Fault> {
         match self.queue.front().map(|queued| queued.state) {
-            Some(RequestState::Failed(status)) => self.fail(status, done),
+            Some(RequestState::Failed(status, reason)) => self.end(status, reason, done),
             _ => Ok(()),
         }
     }
 
+    /// Fails the oldest request because of a response that does not match it.
+    #[cold]
+    fn fail_response(
+        &mut self,
+        packet: &Packet<'_>,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Fault> {
+        let reason = Reason::BadResponse { opcode: packet.bth.opcode, psn: packet.bth.psn };
+        self.fail(Status::BadResponse, reason, done)
+    }
+
     /// Fails the oldest request and flushes the others.
-    pub(super) fn fail(
+    #[cold]
+    fn fail(
         &mut self,
         status: Status,
+        reason: Reason,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Fault> {
+        let reason = self.counters.report(reason);
+        self.end(status, reason, done)
+    }
+
+    fn end(
+        &mut self,
+        status: Status,
+        reason: u16,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
         if let Some(queued) = self.queue.pop_front() {
-            done.push_back(queued.completion(status));
+            done.push_back(queued.completion(status).because(reason));
         }
         self.flush(done);
         Err(Fault::Requester)

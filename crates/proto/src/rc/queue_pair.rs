@@ -1,6 +1,7 @@
 //! An RC or XRC queue pair: requester and responder.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use ferroce_wire::number::{PKey, Psn, Qpn};
@@ -18,6 +19,7 @@ use crate::congestion::{Congestion, NotificationPacer, RateControl, cost};
 use crate::counters::{Counters, Uncollected};
 use crate::memory::{AccessFlags, Accessor, Memory, PdId};
 use crate::qp::Fault;
+use crate::reason::Reason;
 use crate::receive::{ReceiveQueue, XrcDomain};
 use crate::time::{Instant, earliest};
 use crate::transmit::{Payload, Transmit};
@@ -363,12 +365,13 @@ impl QueuePair {
         if self.fault.is_some() {
             return;
         }
-        if self.requester.handle_timeout(now, &mut self.send_done).is_err() {
+        if self.requester.handle_timeout(now, &self.config, &mut self.send_done).is_err() {
             return self.enter_error(Fault::Requester);
         }
         let busy = self.requester.has_unacknowledged();
         if self.keepalive.handle_timeout(now, busy, &self.config) == Err(Silent) {
             self.is_peer_lost = true;
+            self.counters.report(Reason::PeerSilent);
             self.enter_error(Fault::Requester);
         }
     }
@@ -377,7 +380,10 @@ impl QueuePair {
     pub fn handle_unreachable(&mut self, now: Instant, psn: Psn) {
         self.keepalive.on_unreachable(now);
         let done = &mut self.send_done;
-        if self.fault.is_none() && self.requester.handle_unreachable(now, psn, done).is_err() {
+        let config = &self.config;
+        if self.fault.is_none()
+            && self.requester.handle_unreachable(now, psn, config, done).is_err()
+        {
             self.enter_error(Fault::Requester);
         }
     }
@@ -404,22 +410,25 @@ impl QueuePair {
     /// Nothing reaches the peer any more: what is in flight has timed out.
     pub fn handle_link_down(&mut self, now: Instant) {
         let done = &mut self.send_done;
-        if self.fault.is_none() && self.requester.handle_link_down(now, done).is_err() {
+        let config = &self.config;
+        if self.fault.is_none() && self.requester.handle_link_down(now, config, done).is_err() {
             self.enter_error(Fault::Requester);
         }
     }
 
     /// The payload of the packet with this PSN could not be read: of a send request when `local`, otherwise of a READ
     /// response.
-    pub fn handle_denied(&mut self, psn: Psn, local: bool) {
+    pub fn handle_denied(&mut self, psn: Psn, local: bool, reason: Reason) {
         if self.fault.is_some() {
             return;
         }
         if local {
-            if self.requester.fail_local(psn, &self.config, &mut self.send_done).is_err() {
+            let (config, done) = (&self.config, &mut self.send_done);
+            if self.requester.fail_local(psn, reason, config, done).is_err() {
                 self.enter_error(Fault::Requester);
             }
         } else {
+            self.counters.report(reason);
             self.responder.fail_read(psn);
             self.refusal = Some(NakCode::RemoteAccessError);
             self.enter_error(Fault::Responder);
@@ -609,7 +618,14 @@ impl QueuePair {
         total
     }
 
-    /// Whether there are counts to take.
+    /// Moves the reasons since the last call to `all`.
+    pub fn move_reasons_to(&mut self, all: &mut Vec<Reason>) {
+        self.counters.move_reasons_to(all);
+        self.responder.counters.move_reasons_to(all);
+        self.requester.counters.move_reasons_to(all);
+    }
+
+    /// Whether there are counts or reasons to take.
     #[inline]
     pub fn has_counters(&self) -> bool {
         self.counters.is_some()

@@ -23,7 +23,7 @@ use super::sequence::Sequence;
 use crate::budget::{Budget, InFlight};
 use crate::congestion::{Blocked, Controller, Loss, RateControl, cost};
 use crate::counters::Uncollected;
-use crate::memory::Memory;
+use crate::memory::{Memory, RemoteRange};
 use crate::qp::Fault;
 use crate::time::{Instant, earliest};
 use crate::transmit::Transmit;
@@ -53,8 +53,8 @@ pub(super) enum RequestState {
     Queued,
     /// A local request that was executed.
     Executed,
-    /// The request cannot be executed. Earlier requests complete first, each with its own status (IBA 9.9.2).
-    Failed(Status),
+    /// The request cannot be executed, with the number of the reason. Earlier requests complete first, each with its own status (IBA 9.9.2).
+    Failed(Status, u16),
 }
 
 impl QueuedRequest {
@@ -66,6 +66,23 @@ impl QueuedRequest {
         let SendRequest { id, operation, .. } = &self.request;
         let length = self.length as u32;
         Completion { length, ..Completion::new(*id, CompletionKind::from(operation), status) }
+    }
+
+    /// The memory of the peer that it names.
+    pub(super) fn remote_range(&self) -> Option<RemoteRange> {
+        let (remote, length) = match self.request.operation {
+            Operation::Write { remote, .. } | Operation::Read { remote } => {
+                (remote, self.length as u32)
+            }
+            Operation::CompareSwap { remote, .. }
+            | Operation::FetchAdd { remote, .. }
+            | Operation::AtomicWrite { remote } => (remote, 8),
+            Operation::Flush { remote, length, .. } => (remote, length),
+            Operation::Send { .. } | Operation::LocalInvalidate { .. } | Operation::Bind(_) => {
+                return None;
+            }
+        };
+        Some(RemoteRange { key: remote.key, address: remote.address, length })
     }
 
     /// Payload bytes of packets `from..to` of the message or of the READ response.
@@ -159,6 +176,19 @@ pub(super) struct Requester {
     pub(super) stalled: bool,
     pub(super) sending: Sending,
     pub(super) counters: Uncollected,
+    /// What was heard of the peer instead of a response, and what was unacknowledged then.
+    pub(super) trouble: Option<(Sequence, Trouble)>,
+}
+
+/// What was heard of the peer instead of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// Its host reports that no process has a device open.
+    PortUnreachable,
+    /// Its process has ended.
+    Ended,
+    /// Its NAK asks for a PSN that was never sent.
+    Expects(Psn),
 }
 
 impl Requester {
@@ -199,6 +229,7 @@ impl Requester {
             stalled: false,
             sending: Sending::NotYet,
             counters: Uncollected::default(),
+            trouble: None,
         }
     }
 
@@ -270,11 +301,15 @@ impl Requester {
                 if !self.may_start(queued, config) {
                     break;
                 }
-                let state = queued.request.operation.execute_local(config.accessor(), memory);
-                self.queue[self.next_index].state =
-                    state.map_or_else(RequestState::Failed, |()| RequestState::Executed);
+                let executed = queued.request.operation.execute_local(config.accessor(), memory);
+                self.queue[self.next_index].state = match executed {
+                    Ok(()) => RequestState::Executed,
+                    Err((status, reason)) => {
+                        RequestState::Failed(status, self.counters.report(reason))
+                    }
+                };
             }
-            if let RequestState::Failed(_) = self.queue[self.next_index].state {
+            if let RequestState::Failed(..) = self.queue[self.next_index].state {
                 break;
             }
             self.next_index += 1;

@@ -8,7 +8,8 @@ use ferroce_wire::transport::{Bth, Reth};
 use super::queue_pair::{Config, Role};
 use super::requester::{QueuedRequest, RequestState, Requester};
 use crate::congestion::RateControl;
-use crate::memory::{Denied, Memory, PdId};
+use crate::memory::{Accessor, Denied, Memory, Sge};
+use crate::reason::{Reason, RefusedAccess};
 use crate::time::Instant;
 use crate::transmit::pad;
 use crate::work::{Data, Operation, RemoteAddress};
@@ -27,7 +28,7 @@ pub struct Whole<'a> {
     /// Whether the program gets a completion.
     pub signaled: bool,
     data: &'a Data,
-    pd: PdId,
+    by: Accessor,
 }
 
 impl Whole<'_> {
@@ -59,7 +60,20 @@ impl Whole<'_> {
                 out.copy_from_slice(bytes);
                 Ok(())
             }
-            Data::SgList(sg_list) => sg_list.gather(0, self.length as u64, out, self.pd, memory),
+            Data::SgList(sg_list) => sg_list.gather(0, self.length as u64, out, self.by.pd, memory),
+        }
+    }
+
+    /// Why the payload could not be read, for `handle_denied`.
+    #[cold]
+    pub fn explain(&self, denied: Denied, memory: &impl Memory) -> Reason {
+        match self.data {
+            Data::SgList(sg_list) => {
+                sg_list.explain((0, self.length as u64), false, denied, self.by, memory)
+            }
+            Data::Inline(_) => {
+                Reason::Memory(RefusedAccess::local(Sge::default(), false), denied.into())
+            }
         }
     }
 }
@@ -120,6 +134,6 @@ impl Requester {
             ..Bth::default()
         };
         let (signaled, data) = (request.signaled, &request.data);
-        Some(Whole { bth, reth, length, packets, signaled, data, pd: config.pd })
+        Some(Whole { bth, reth, length, packets, signaled, data, by: config.accessor() })
     }
 }

@@ -1,5 +1,7 @@
 //! A UC queue pair: requester and responder.
 
+use alloc::vec::Vec;
+
 use ferroce_wire::number::{PKey, Psn, Qpn};
 use ferroce_wire::opcode::Transport;
 use ferroce_wire::packet::Packet;
@@ -10,6 +12,7 @@ use super::responder::Responder;
 use crate::budget::Progress;
 use crate::memory::{AccessFlags, Accessor, Memory, PdId};
 use crate::qp::Fault;
+use crate::reason::Reason;
 use crate::receive::ReceiveQueue;
 use crate::transmit::Transmit;
 use crate::unacknowledged::{Queues, SendQueue};
@@ -136,11 +139,19 @@ impl QueuePair {
         let ours = info.filter(|info| info.transport == Transport::UnreliableConnection);
         let (Some(info), true) = (ours, packet.payload.len() == packet.payload_len) else {
             self.responder.drops.foreign += 1;
+            self.queues.reports.report(Reason::WrongService(packet.bth.opcode));
             return;
         };
-        let done = &mut self.queues.receive_done;
-        let handled =
-            self.responder.handle_packet(packet, info, &self.config, receives, memory, done);
+        let Queues { receive_done, reports, .. } = &mut self.queues;
+        let handled = self.responder.handle_packet(
+            packet,
+            info,
+            &self.config,
+            receives,
+            memory,
+            receive_done,
+            reports,
+        );
         if let Err(fault) = handled {
             self.enter_error(fault);
         }
@@ -148,8 +159,19 @@ impl QueuePair {
 
     /// The payload of the packet with this PSN, the last one handed out, could not be read: its request fails, and
     /// all later requests are flushed (IBA 10.3.1.6).
-    pub fn handle_denied(&mut self, psn: Psn) {
-        self.queues.handle_denied(psn);
+    pub fn handle_denied(&mut self, psn: Psn, reason: Reason) {
+        self.queues.handle_denied(psn, reason);
+    }
+
+    /// Whether there are reasons to take.
+    #[inline]
+    pub fn has_reasons(&self) -> bool {
+        self.queues.reports.is_some()
+    }
+
+    /// Moves the reasons since the last call to `all`.
+    pub fn move_reasons_to(&mut self, all: &mut Vec<Reason>) {
+        self.queues.reports.move_reasons_to(all);
     }
 
     /// Transition from SQE to RTS (IBA 10.3.1.6). The peer drops its part of the failed message when the next one

@@ -33,8 +33,11 @@ pub(super) fn execute_local(
 ) -> Result<(), Fault> {
     while let Some(request) = queues.send.oldest().filter(|oldest| oldest.operation.is_local()) {
         let executed = request.operation.execute_local(config.accessor(), memory);
-        let status = executed.err().unwrap_or(Status::Success);
-        queues.send.complete_oldest(status, &mut queues.send_done);
+        let (status, reason) = match executed {
+            Ok(()) => (Status::Success, 0),
+            Err((status, reason)) => (status, queues.reports.report(reason)),
+        };
+        queues.send.end_oldest(status, reason, &mut queues.send_done);
         executed.map_err(|_| Fault::Requester)?;
     }
     Ok(())

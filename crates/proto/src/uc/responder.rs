@@ -3,16 +3,19 @@
 //!
 //! PSN → opcode sequence → QP permissions → resources → length → rkey, bounds, access → execution.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use ferroce_wire::number::{Psn, VirtualAddress};
 use ferroce_wire::opcode::{OpcodeInfo, Operation, Position};
 use ferroce_wire::packet::Packet;
 
-use super::drops::{Drops, Reason};
+use super::drops::{self, Drops};
 use super::queue_pair::Config;
-use crate::memory::{AccessFlags, Memory, RemoteRange};
+use crate::counters::Uncollected;
+use crate::memory::{AccessFlags, Denied, Memory, RemoteRange};
 use crate::qp::Fault;
+use crate::reason::{Reason, RefusedAccess};
 use crate::receive::ReceiveQueue;
 use crate::work::{Completion, CompletionKind, MAX_MESSAGE, ReceiveRequest, Status};
 
@@ -35,15 +38,20 @@ enum InboundMessage {
 }
 
 /// Why a packet fails a check.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Refusal {
-    Drop(Reason),
-    Failed,
+    /// It is dropped. The reason is boxed, so that a check that passes returns two words.
+    Drop(drops::Reason, Box<Reason>),
+    /// The rest of a message that was dropped before.
+    Remainder,
+    /// The receive request's own memory denies the access.
+    Failed(Box<Reason>),
 }
 
-impl From<Reason> for Refusal {
-    fn from(reason: Reason) -> Self {
-        Self::Drop(reason)
+impl drops::Reason {
+    #[cold]
+    fn because(self, reason: Reason) -> Refusal {
+        Refusal::Drop(self, Box::new(reason))
     }
 }
 
@@ -74,6 +82,7 @@ impl Responder {
         }
     }
 
+    #[allow(clippy::too_many_arguments)] // Everything that a packet may change.
     pub(super) fn handle_packet(
         &mut self,
         packet: &Packet<'_>,
@@ -82,6 +91,7 @@ impl Responder {
         receives: &mut ReceiveQueue,
         memory: &mut impl Memory,
         done: &mut VecDeque<Completion>,
+        reports: &mut Uncollected,
     ) -> Result<(), Fault> {
         // Step 1: PSN (IBA 9.8.2.2). A gap drops the message in progress; the sequence continues behind the gap.
         let ahead = packet.bth.psn.distance(self.expected);
@@ -98,23 +108,34 @@ impl Responder {
         }
         self.expected = packet.bth.psn.add(1);
         let verdict = self
-            .check_sequence(info)
-            .and_then(|()| check_permission(info, config))
+            .check_sequence(packet, info)
+            .and_then(|()| check_permission(packet, info, config))
             .and_then(|()| self.check_resources(info, receives))
             .and_then(|()| self.check_length(packet, info, config))
             .and_then(|()| check_key(packet, config, memory))
             .and_then(|()| self.execute(packet, info, config, memory, done));
-        if let Err(Refusal::Drop(reason)) = verdict {
-            self.drops.count(reason);
-            self.message = InboundMessage::Dropped;
+        let mut failed = None;
+        if let Err(refusal) = verdict {
+            match refusal {
+                Refusal::Drop(class, reason) => {
+                    self.drops.count(class);
+                    reports.report(*reason);
+                    self.message = InboundMessage::Dropped;
+                }
+                Refusal::Remainder => {
+                    self.drops.count(drops::Reason::Remainder);
+                    self.message = InboundMessage::Dropped;
+                }
+                Refusal::Failed(reason) => failed = Some(reports.report(*reason)),
+            }
         }
         if info.position.ends() {
             self.message = InboundMessage::None;
         }
         let Some(request) = self.receive.take() else { return Ok(()) };
-        match (verdict, self.message) {
-            (Err(Refusal::Failed), _) => {
-                done.push_back(request.completion(Status::LocalProtection));
+        match (failed, self.message) {
+            (Some(reason), _) => {
+                done.push_back(request.completion(Status::LocalProtection).because(reason));
                 return Err(Fault::Responder);
             }
             // The message was dropped: the next message consumes the request, possibly one of another QP if it is
@@ -127,10 +148,10 @@ impl Responder {
 
     /// Step 2: the opcode continues the message in progress or starts one (IBA 9.8.2.2). A new start while a message
     /// is in progress drops only the old message.
-    fn check_sequence(&mut self, info: &OpcodeInfo) -> Result<(), Refusal> {
+    fn check_sequence(&mut self, packet: &Packet<'_>, info: &OpcodeInfo) -> Result<(), Refusal> {
         if info.position.opens() {
             if !matches!(self.message, InboundMessage::None | InboundMessage::Dropped) {
-                self.drops.count(Reason::Opcode);
+                self.drops.count(drops::Reason::Opcode);
             }
             self.message = InboundMessage::None;
             self.received = 0;
@@ -139,8 +160,8 @@ impl Responder {
         match (self.message, info.operation) {
             (InboundMessage::Send, Operation::Send)
             | (InboundMessage::Write(_), Operation::Write) => Ok(()),
-            (InboundMessage::Dropped, _) => Err(Reason::Remainder.into()),
-            _ => Err(Reason::Opcode.into()),
+            (InboundMessage::Dropped, _) => Err(Refusal::Remainder),
+            _ => Err(unexpected(packet)),
         }
     }
 
@@ -151,7 +172,8 @@ impl Responder {
         receives: &mut ReceiveQueue,
     ) -> Result<(), Refusal> {
         if (info.operation == Operation::Send || info.completes) && self.receive.is_none() {
-            self.receive = Some(receives.take().ok_or(Reason::NoReceive)?);
+            let request = receives.take().ok_or_else(no_receive)?;
+            self.receive = Some(request);
         }
         Ok(())
     }
@@ -179,7 +201,23 @@ impl Responder {
             left <= u64::from(MAX_MESSAGE)
                 && if info.position.ends() { length == left } else { length < left }
         };
-        if packet_fits && message_fits { Ok(()) } else { Err(Reason::Length.into()) }
+        if packet_fits && message_fits {
+            return Ok(());
+        }
+        let (payload, mtu, mtu_bytes) = (packet.payload.len(), config.mtu, mtu);
+        let announced = self.destination(packet).map_or(0, |range| range.length);
+        Err(drops::Reason::Length.because(if !packet_fits && length > mtu_bytes {
+            Reason::PayloadOverMtu { payload, mtu }
+        } else if !packet_fits {
+            Reason::PayloadUnderMtu { payload, mtu }
+        } else if info.operation == Operation::Send {
+            let receive = self.receive.as_ref().map_or(0, |request| request.sg_list.len());
+            Reason::MessageTooLong { message: self.received + length, receive }
+        } else if announced > MAX_MESSAGE {
+            Reason::OverMaxMessage { length: announced }
+        } else {
+            Reason::LengthMismatch { announced: announced.into(), payload }
+        }))
     }
 
     /// Destination of a WRITE packet's payload and of all that follows.
@@ -203,13 +241,13 @@ impl Responder {
             self.write_payload(packet.payload, config, memory)?;
             self.message = InboundMessage::Send;
         } else {
-            let range = self.destination(packet).ok_or(Reason::Length)?;
+            let range = self.destination(packet).ok_or_else(|| unexpected(packet))?;
             let length = packet.payload.len() as u32;
             if length > 0 {
                 // The MR may have been deregistered since the message began.
                 let part = RemoteRange { length, ..range };
                 (memory.write_remote(config.accessor(), part, packet.payload))
-                    .map_err(|_| Reason::Key)?;
+                    .map_err(|denied| refused(part, denied, config, memory))?;
             }
             self.message = InboundMessage::Write(RemoteRange {
                 address: VirtualAddress(range.address.0.wrapping_add(u64::from(length))),
@@ -245,9 +283,13 @@ impl Responder {
         config: &Config,
         memory: &mut impl Memory,
     ) -> Result<(), Refusal> {
-        let Some(request) = &self.receive else { return Err(Reason::NoReceive.into()) };
-        (request.sg_list.scatter(self.received, payload, config.pd, memory))
-            .map_err(|_| Refusal::Failed)
+        let Some(request) = &self.receive else { return Err(no_receive()) };
+        let sg_list = &request.sg_list;
+        sg_list.scatter(self.received, payload, config.pd, memory).map_err(|denied| {
+            let part = (self.received, payload.len() as u64);
+            let reason = sg_list.explain(part, true, denied, config.accessor(), memory);
+            Refusal::Failed(Box::new(reason))
+        })
     }
 
     /// Ends the message in progress when the QP enters ERR.
@@ -259,17 +301,41 @@ impl Responder {
     }
 }
 
+#[cold]
+fn unexpected(packet: &Packet<'_>) -> Refusal {
+    drops::Reason::Opcode.because(Reason::OpcodeSequence(packet.bth.opcode))
+}
+
+#[cold]
+fn no_receive() -> Refusal {
+    drops::Reason::NoReceive.because(Reason::NoReceive { queue: None, repeated: false })
+}
+
+#[cold]
+fn refused(range: RemoteRange, denied: Denied, config: &Config, memory: &impl Memory) -> Refusal {
+    let access = RefusedAccess::remote(range, AccessFlags::REMOTE_WRITE);
+    drops::Reason::Key.because(Reason::denied(access, denied, config.accessor(), memory))
+}
+
 fn announced(packet: &Packet<'_>) -> Option<RemoteRange> {
     packet.extensions.reth.as_ref().map(RemoteRange::from)
 }
 
 /// Step 3: the QP's access flags allow the operation (IBA 9.8.2.2).
-fn check_permission(info: &OpcodeInfo, config: &Config) -> Result<(), Refusal> {
+fn check_permission(
+    packet: &Packet<'_>,
+    info: &OpcodeInfo,
+    config: &Config,
+) -> Result<(), Refusal> {
     match info.operation {
         Operation::Send => Ok(()),
         Operation::Write if config.access.contains(AccessFlags::REMOTE_WRITE) => Ok(()),
-        Operation::Write => Err(Reason::Permission.into()),
-        _ => Err(Reason::Opcode.into()),
+        Operation::Write => {
+            let missing = AccessFlags::REMOTE_WRITE;
+            let reason = Reason::NotPermitted { opcode: packet.bth.opcode, missing };
+            Err(drops::Reason::Permission.because(reason))
+        }
+        _ => Err(unexpected(packet)),
     }
 }
 
@@ -278,5 +344,5 @@ fn check_permission(info: &OpcodeInfo, config: &Config) -> Result<(), Refusal> {
 fn check_key(packet: &Packet<'_>, config: &Config, memory: &impl Memory) -> Result<(), Refusal> {
     let Some(range) = announced(packet).filter(|range| range.length > 0) else { return Ok(()) };
     (memory.check_remote(config.accessor(), range, AccessFlags::REMOTE_WRITE))
-        .map_err(|_| Reason::Key.into())
+        .map_err(|denied| refused(range, denied, config, memory))
 }

@@ -1,5 +1,7 @@
 //! A UD queue pair: requester and responder.
 
+use alloc::vec::Vec;
+
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{PKey, Psn, QKey, Qpn};
 use ferroce_wire::packet::Packet;
@@ -11,6 +13,7 @@ use super::responder::{Drops, Envelope, Responder};
 use crate::budget::Progress;
 use crate::memory::{Memory, PdId};
 use crate::qp::Fault;
+use crate::reason::Reason;
 use crate::receive::ReceiveQueue;
 use crate::unacknowledged::{Queues, SendQueue};
 use crate::work::{Completion, PostError, WorkId};
@@ -146,9 +149,16 @@ impl<R: Copy> QueuePair<R> {
         if self.queues.in_error() {
             return;
         }
-        let done = &mut self.queues.receive_done;
-        let handled =
-            self.responder.handle_packet(packet, envelope, &self.config, receives, memory, done);
+        let Queues { receive_done, reports, .. } = &mut self.queues;
+        let handled = self.responder.handle_packet(
+            packet,
+            envelope,
+            &self.config,
+            receives,
+            memory,
+            receive_done,
+            reports,
+        );
         if let Err(fault) = handled {
             self.queues.enter_error(fault);
         }
@@ -156,8 +166,19 @@ impl<R: Copy> QueuePair<R> {
 
     /// The payload of the packet with this PSN, the last one handed out, could not be read: its request fails, and
     /// all later requests are flushed (IBA 10.3.1.6).
-    pub fn handle_denied(&mut self, psn: Psn) {
-        self.queues.handle_denied(psn);
+    pub fn handle_denied(&mut self, psn: Psn, reason: Reason) {
+        self.queues.handle_denied(psn, reason);
+    }
+
+    /// Whether there are reasons to take.
+    #[inline]
+    pub fn has_reasons(&self) -> bool {
+        self.queues.reports.is_some()
+    }
+
+    /// Moves the reasons since the last call to `all`.
+    pub fn move_reasons_to(&mut self, all: &mut Vec<Reason>) {
+        self.queues.reports.move_reasons_to(all);
     }
 
     /// Transition from SQE to RTS (IBA 10.3.1.6). Returns false in any other state.

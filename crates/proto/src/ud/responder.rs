@@ -11,8 +11,10 @@ use ferroce_wire::packet::Packet;
 
 use super::groups::Groups;
 use super::queue_pair::Config;
-use crate::memory::Memory;
+use crate::counters::Uncollected;
+use crate::memory::{Accessor, Memory};
 use crate::qp::Fault;
+use crate::reason::Reason;
 use crate::receive::ReceiveQueue;
 use crate::work::{Completion, ReceiveRequest, Status};
 
@@ -56,6 +58,7 @@ impl Responder {
         Self { groups: Groups::new(config.group_capacity), drops: Drops::default() }
     }
 
+    #[allow(clippy::too_many_arguments)] // Everything that a packet may change.
     pub(super) fn handle_packet(
         &mut self,
         packet: &Packet<'_>,
@@ -64,25 +67,42 @@ impl Responder {
         receives: &mut ReceiveQueue,
         memory: &mut impl Memory,
         done: &mut VecDeque<Completion>,
+        reports: &mut Uncollected,
     ) -> Result<(), Fault> {
-        let Some(source) = self.admit(packet, envelope, config) else { return Ok(()) };
+        let Some(source) = self.admit(packet, envelope, config, reports) else { return Ok(()) };
         // PSNs are not checked: datagrams are unordered (IBA 9.8.3).
         let Some(request) = receives.take() else {
             self.drops.no_receive += 1;
+            reports.report(Reason::NoReceive { queue: None, repeated: false });
             return Ok(());
         };
         let delivered = deliver(packet, envelope, source, &request, config, memory);
-        done.push_back(delivered.unwrap_or_else(|status| request.completion(status)));
-        if delivered == Err(Status::LocalProtection) { Err(Fault::Responder) } else { Ok(()) }
+        match delivered {
+            Ok(completion) => done.push_back(completion),
+            Err((status, reason)) => {
+                done.push_back(request.completion(status).because(reports.report(reason)));
+                if status == Status::LocalProtection {
+                    return Err(Fault::Responder);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the source QPN of an acceptable datagram; counts all others as drops.
-    fn admit(&mut self, packet: &Packet<'_>, envelope: &Envelope, config: &Config) -> Option<Qpn> {
+    fn admit(
+        &mut self,
+        packet: &Packet<'_>,
+        envelope: &Envelope,
+        config: &Config,
+        reports: &mut Uncollected,
+    ) -> Option<Qpn> {
         let info = packet.bth.opcode.info();
         let ours = info.is_some_and(|info| info.transport == Transport::UnreliableDatagram);
         let whole = packet.payload.len() == packet.payload_len;
         let Some(deth) = packet.extensions.deth.filter(|_| ours && whole) else {
             self.drops.foreign += 1;
+            reports.report(Reason::WrongService(packet.bth.opcode));
             return None;
         };
         // Multicast datagrams carry the multicast QPN (IBA 10.5).
@@ -90,16 +110,20 @@ impl Responder {
             Qpn::MULTICAST => self.groups.contains(envelope.destination),
             destination => destination == config.number,
         };
-        let reason = if !for_us {
-            &mut self.drops.destination
+        let (count, reason) = if !for_us {
+            (&mut self.drops.destination, Reason::NotAttached)
         } else if deth.queue_key != config.queue_key {
-            &mut self.drops.queue_key
+            let (received, expected) = (deth.queue_key, config.queue_key);
+            let reason = Reason::WrongQueueKey { source: deth.source, received, expected };
+            (&mut self.drops.queue_key, reason)
         } else if packet.payload.len() > usize::from(config.mtu) {
-            &mut self.drops.length
+            let (payload, mtu) = (packet.payload.len(), config.mtu);
+            (&mut self.drops.length, Reason::PayloadOverMtu { payload, mtu })
         } else {
             return Some(deth.source);
         };
-        *reason += 1;
+        *count += 1;
+        reports.report(reason);
         None
     }
 }
@@ -111,19 +135,24 @@ fn deliver(
     request: &ReceiveRequest,
     config: &Config,
     memory: &mut impl Memory,
-) -> Result<Completion, Status> {
+) -> Result<Completion, (Status, Reason)> {
     let length = GRH_LEN + packet.payload.len();
     // A buffer that is too small completes with an error (IBA 11.6.2), but the QP stays operational: error classes D
     // and E of IBA 9.9.3 change no state. Otherwise any sender could disable the QP with one long datagram.
     if length as u64 > request.sg_list.len() {
-        return Err(Status::LocalLength);
+        let (payload, receive) = (packet.payload.len(), request.sg_list.len());
+        return Err((Status::LocalLength, Reason::DatagramTooLong { payload, receive }));
     }
     // The receive request's own lkey denies the access: the request fails, and the QP enters ERR (IBA 10.3.1.7).
     let header = envelope.header.as_ref().map_or(&[][..], |header| header);
     let sg_list = &request.sg_list;
     (sg_list.scatter(0, header, config.pd, memory))
         .and_then(|()| sg_list.scatter(GRH_LEN as u64, packet.payload, config.pd, memory))
-        .map_err(|_| Status::LocalProtection)?;
+        .map_err(|denied| {
+            let by = Accessor { pd: config.pd, queue_pair: config.number };
+            let reason = sg_list.explain((0, length as u64), true, denied, by, memory);
+            (Status::LocalProtection, reason)
+        })?;
     Ok(Completion {
         length: length as u32,
         immediate: packet.extensions.immediate.map(|immediate| immediate.value),

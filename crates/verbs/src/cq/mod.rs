@@ -61,7 +61,11 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// A completion found the CQ full: it is lost, and the CQ is in error (IBA 11.6.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Overrun;
+pub(crate) struct Overrun {
+    /// The ID of the CQ.
+    pub(crate) queue: u64,
+    pub(crate) capacity: u32,
+}
 
 impl Queue {
     /// Creates a CQ of a device.
@@ -94,7 +98,7 @@ impl Queue {
             if !self.overrun.swap(true, Ordering::Relaxed) {
                 self.events.raise(AsyncEvent::completion_lost(self.id));
             }
-            return Err(Overrun);
+            return Err(Overrun { queue: self.id, capacity: self.ring.capacity() as u32 });
         };
         if let (true, Some(channel)) = (notify, &self.channel) {
             channel.raise(self.id);

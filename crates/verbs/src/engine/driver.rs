@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
 use ferroce_sys::clock::{self, FastClock};
 use ferroce_sys::{Guard, MutexGuard, Requests, Uncancellable};
@@ -345,6 +346,7 @@ impl Adapter {
     /// Reports the failure of the device to the program. No thread can own the driver any more.
     fn fail(&self, reason: &str) {
         tracing::error!(device = self.device.name(), reason, "device fatal");
+        self.report(&Reason::DeviceFailed);
         self.port.state.raise(EventKind::DeviceFatal);
         // The device thread may be asleep.
         self.signals.wake();

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ferroce_proto::doorbell::{Doorbell, Ring};
 use ferroce_proto::endpoint::{Endpoint, Event};
 use ferroce_proto::qp::State;
+use ferroce_proto::reason::Reason;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::Completion;
@@ -23,6 +24,7 @@ use super::qp_stats::QpStats;
 use super::rings::RingRoute;
 use crate::cq::{self, WorkCompletion};
 use crate::event::{AsyncEvent, Events, Source};
+use crate::report;
 use crate::time::Timestamp;
 
 /// A receive queue: a QP's own RQ, or an SRQ.
@@ -132,20 +134,22 @@ impl Core {
             return published;
         }
         let endpoint = &mut inner.endpoint;
+        let mut reasons = Vec::new();
         if endpoint.has_counters() {
             let counted = endpoint.take_counters();
             adapter.counters.add(&counted);
             inner.stats.count(&counted);
+            reasons = self.take_reasons(endpoint);
             published.lost = Loss {
                 requests: counted.packet_seq_err + counted.local_ack_timeout_err > 0,
                 responses: counted.implied_nak_seq_err > 0,
             };
         }
-        let mut lost = false;
+        let mut lost = None;
         while let Some(one) = endpoint.poll_send_completion() {
             published.some = true;
             inner.stats.completed(&one);
-            lost |= self.complete(&self.sends, one, now).is_err();
+            lost = lost.or(self.complete(&self.sends, one, now).err());
         }
         while let Some(one) = endpoint.poll_receive_completion() {
             published.some = true;
@@ -156,7 +160,8 @@ impl Core {
                 slot.word(SharedReceiveQueue::Completed as usize).fetch_add(1, Ordering::Relaxed);
             }
             let queue = shared.as_ref().and_then(|shared| shared.completions.as_ref());
-            lost |= self.complete(queue.unwrap_or(&self.receive_completions), one, now).is_err();
+            let queue = queue.unwrap_or(&self.receive_completions);
+            lost = lost.or(self.complete(queue, one, now).err());
         }
         while let Some(event) = endpoint.poll_event() {
             self.raise(event);
@@ -166,23 +171,52 @@ impl Core {
             let flushed = endpoint.flush_receive(&mut self.receives.queue.lock());
             let Some(one) = flushed else { break };
             inner.stats.completed(&one);
-            lost |= self.complete(&self.receive_completions, one, now).is_err();
+            lost = lost.or(self.complete(&self.receive_completions, one, now).err());
         }
-        if lost {
+        if let Some(cq::Overrun { queue, capacity }) = lost {
             count(adapter.counters.overruns());
             // IBA 11.6.3.3: a lost completion cannot be reported, so the QP goes to the error state.
             endpoint.handle_fatal();
+            reasons.push(Reason::CqOverrun { queue, capacity });
             while let Some(event) = endpoint.poll_event() {
                 self.raise(event);
             }
         }
         inner.stats.publish(endpoint, now);
+        if !reasons.is_empty() {
+            self.report(inner, adapter, &reasons);
+        }
         if let Some(number) = self.receives.number {
             if self.receives.queue.lock().poll_limit() {
                 self.receives.events.raise(AsyncEvent::limit_reached(number));
             }
         }
         published
+    }
+
+    #[cold]
+    fn take_reasons(&self, endpoint: &mut Endpoint<Route>) -> Vec<Reason> {
+        let mut reasons = Vec::new();
+        endpoint.move_reasons_to(&mut reasons);
+        for reason in &mut reasons {
+            if let Reason::NoReceive { queue, .. } = reason {
+                *queue = self.receives.number;
+            }
+        }
+        reasons
+    }
+
+    /// Reports why something was refused, dropped or ended. A reason that ended the QP is always remembered.
+    #[cold]
+    fn report(&self, inner: &Inner, adapter: &Adapter, reasons: &[Reason]) {
+        let ended = matches!(inner.endpoint.state(), State::Error | State::SendQueueError);
+        for (index, reason) in reasons.iter().enumerate() {
+            let ends = ended && index + 1 == reasons.len();
+            let text = report::report(adapter.device.name(), Some(self.number), reason, ends);
+            if let Some(text) = text.filter(|_| ends) {
+                report::end(self.number, reason, &text);
+            }
+        }
     }
 
     fn raise(&self, event: Event) {

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 
 use ferroce_proto::endpoint;
 use ferroce_proto::memory::Memory;
-use ferroce_proto::qp::ServiceType;
+use ferroce_proto::qp::{ServiceType, State};
+use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
 use ferroce_proto::ud::Envelope;
 use ferroce_sys::{ReceiveBatch, Recipient, RxDatagram, RxInfo, Uncancellable};
@@ -28,6 +29,7 @@ use super::local_flow;
 use super::queue_pair::{Core, Inner};
 use crate::faults::{FaultInjector, Faults};
 use crate::headers::Headers;
+use crate::report;
 use crate::tap::{Direction, Owner, PacketMetadata};
 
 /// "Congestion experienced" in the two ECN bits (RFC 3168).
@@ -324,7 +326,7 @@ impl Driver {
                     _ if local_flow::is_for(number) => {
                         self.handle_local_flow(adapter, &received, local);
                     }
-                    _ => count(adapter.counters.no_queue_pair()),
+                    _ => adapter.drop_unknown(packet.bth.opcode, number),
                 }
             }
             if let (Some(core), Some(inner)) = (&core, &mut locked) {
@@ -396,9 +398,37 @@ impl Adapter {
         }
         if !is_default_partition(packet.bth.partition) {
             count(self.counters.bad_partition());
+            self.report(&Reason::WrongPartition(packet.bth.partition));
             return false;
         }
         true
+    }
+
+    /// Drops a packet for a QP that does not exist. Only requests are reported: a response may be late.
+    #[cold]
+    pub(super) fn drop_unknown(&self, opcode: Opcode, number: Qpn) {
+        count(self.counters.no_queue_pair());
+        if opcode.info().is_some_and(|info| info.request) {
+            self.report(&Reason::UnknownQueuePair(number));
+        }
+    }
+
+    /// Reports a packet for a connected QP that is not from its peer, or that comes before it knows its peer.
+    #[cold]
+    fn drop_stranger(&self, core: &Core, inner: &Inner) {
+        match inner.endpoint.state() {
+            state @ (State::Reset | State::Init) => {
+                let reason = Reason::NotReceiving(state);
+                report::report(self.device.name(), Some(core.number), &reason, false);
+            }
+            _ => self.report(&Reason::NotPeer),
+        }
+    }
+
+    /// Reports why the device refused or dropped something that belongs to no QP.
+    #[cold]
+    pub(super) fn report(&self, reason: &Reason) {
+        report::report(self.device.name(), None, reason, false);
     }
 
     /// Counts a packet with a wrong ICRC, and captures it: the sender's record shows what it was before.
@@ -465,11 +495,12 @@ impl Adapter {
         memory: &mut impl Memory,
     ) {
         if inner.destroyed {
-            return count(self.counters.no_queue_pair());
+            return self.drop_unknown(received.packet.bth.opcode, core.number);
         }
         let datagram = inner.endpoint.settings().service == ServiceType::UnreliableDatagram;
         let envelope = if datagram { received.envelope() } else { NO_ENVELOPE };
         if !datagram && !self.is_peer(inner, received.info.source.ip()) {
+            self.drop_stranger(core, inner);
             return count(self.counters.no_queue_pair());
         }
         inner.heard = Some(received.now);

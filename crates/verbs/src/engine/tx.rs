@@ -191,7 +191,8 @@ impl Driver {
             Err(EncodeError::Duplicate(_)) => return Sent::Packet,
             Err(error) => {
                 let local = matches!(error, EncodeError::Local(_));
-                inner.endpoint.handle_denied(bth.psn, local);
+                let reason = outgoing.transmit.explain(error, &memory);
+                inner.endpoint.handle_denied(bth.psn, local, reason);
                 return Sent::Packet;
             }
         };

@@ -12,6 +12,7 @@ use ferroce_wire::number::{Psn, Qpn};
 use super::QueuePair;
 use crate::engine::{Route, now};
 use crate::error::ModifyError;
+use crate::report;
 
 impl QueuePair {
     /// Changes the state and attributes. A path MTU above that of the route is lowered: see [`QueuePair::attributes`].
@@ -47,6 +48,7 @@ impl QueuePair {
                 core.sends.forget(core.number);
                 core.receive_completions.forget(core.number);
                 inner.stats.reset();
+                report::forget(core.number);
                 if core.receives.number.is_none() {
                     let mut receives = core.receives.queue.lock();
                     *receives = ReceiveQueue::new(receives.capacity());

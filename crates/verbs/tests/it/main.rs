@@ -17,6 +17,7 @@ mod namespaces;
 mod paths;
 mod polling;
 mod processes;
+mod reasons;
 mod regions;
 mod setup;
 mod shards;

@@ -5,9 +5,11 @@ use ferroce_wire::opcode::{OpcodeInfo, Operation, Position};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::transport::{Feth, FlushSelectivity};
 
+use super::execute::refused;
 use super::{MessageInProgress, Refusal, Reply, Responder, Verdict, has_response, remote_range};
 use crate::memory::{AccessFlags, Accessor, Memory};
 use crate::rc::queue_pair::Config;
+use crate::reason::Reason;
 use crate::receive::ReceiveQueue;
 use crate::work::MAX_MESSAGE;
 
@@ -19,7 +21,12 @@ impl Responder {
     /// 9.7.4.1.2).
     ///
     /// With XRC, all packets of a message name the same SRQ (IBA A14).
-    pub(super) fn check_sequence(&self, info: &OpcodeInfo, queue: Option<Qpn>) -> Verdict {
+    pub(super) fn check_sequence(
+        &self,
+        packet: &Packet<'_>,
+        info: &OpcodeInfo,
+        queue: Option<Qpn>,
+    ) -> Verdict {
         let fits = (info.position.opens() || queue == self.receive_queue)
             && matches!(
                 (&self.message, info.operation, info.position),
@@ -31,7 +38,10 @@ impl Responder {
                         Position::Middle | Position::Last
                     )
             );
-        if fits { Ok(()) } else { Err(Refusal::Request.into()) }
+        if fits {
+            return Ok(());
+        }
+        Err(Refusal::Request.because(Reason::OpcodeSequence(packet.bth.opcode)))
     }
 
     /// Step 4, resources: a receive request where one is consumed, and space for READs and atomics (IBA 9.7.4.1.4).
@@ -49,7 +59,8 @@ impl Responder {
         let is_full =
             || self.responses.pending_requests() >= usize::from(config.max_dest_rd_atomic);
         if has_response(info.operation) && is_full() {
-            return Err(Refusal::Request.into());
+            let max = config.max_dest_rd_atomic;
+            return Err(Refusal::Request.because(Reason::TooManyReads { max }));
         }
         Ok(())
     }
@@ -90,7 +101,33 @@ impl Responder {
         };
         // The message limit (IBA C9-94) does not apply to the length of a FLUSH.
         let within = announced <= MAX_MESSAGE || info.operation == Operation::Flush;
-        if packet_fits && message_fits && within { Ok(()) } else { Err(Refusal::Length.into()) }
+        if packet_fits && message_fits && within {
+            return Ok(());
+        }
+        let (payload, mtu) = (packet.payload_len, config.mtu);
+        Err(Refusal::Length.because(match info.operation {
+            _ if !packet_fits && payload > usize::from(mtu) * self.run as usize => {
+                Reason::PayloadOverMtu { payload, mtu }
+            }
+            _ if !packet_fits && info.payload => Reason::PayloadUnderMtu { payload, mtu },
+            _ if !within => Reason::OverMaxMessage { length: announced },
+            Operation::Send => self.too_long(info, length),
+            _ => {
+                let announced = match &self.message {
+                    MessageInProgress::Write(range) => range.length,
+                    _ => announced,
+                };
+                Reason::LengthMismatch { announced: announced.into(), payload }
+            }
+        }))
+    }
+
+    /// The message is longer than its receive request.
+    #[cold]
+    fn too_long(&self, info: &OpcodeInfo, length: u64) -> Reason {
+        let before = if info.position.opens() { 0 } else { self.received };
+        let receive = self.receive.as_ref().map_or(0, |request| request.sg_list.len());
+        Reason::MessageTooLong { message: before + length, receive }
     }
 }
 
@@ -101,11 +138,15 @@ pub(super) fn check_permission(packet: &Packet<'_>, info: &OpcodeInfo, config: &
     let defined = packet.extensions.feth.is_none_or(|Feth { selectivity, placement, .. }| {
         matches!(placement.0, 1..=3) && selectivity.0 <= REGION.0
     });
-    if defined && config.access.contains(needed_access(packet, info)) {
-        Ok(())
-    } else {
-        Err(Refusal::Request.into())
+    let needed = needed_access(packet, info);
+    if defined && config.access.contains(needed) {
+        return Ok(());
     }
+    let missing = needed.difference(config.access);
+    Err(Refusal::Request.because(match defined {
+        true => Reason::NotPermitted { opcode: packet.bth.opcode, missing },
+        false => Reason::UndefinedFlush,
+    }))
 }
 
 /// The access right that an operation needs, from the QP and from the MR.
@@ -140,7 +181,8 @@ pub(super) fn check_key(
         Operation::CompareSwap | Operation::FetchAdd | Operation::AtomicWrite
             if range.address.0 % 8 != 0 =>
         {
-            return Err(Refusal::Request.into());
+            let address = range.address.0;
+            return Err(Refusal::Request.because(Reason::MisalignedAtomic { address }));
         }
         // A FLUSH needs a valid rkey even for zero bytes.
         Operation::Flush
@@ -155,5 +197,5 @@ pub(super) fn check_key(
         Operation::Write if packet.payload.len() == range.length as usize => Ok(()),
         _ => memory.check_remote(by, range, access),
     };
-    allowed.map_err(|_| Refusal::Access.into())
+    allowed.map_err(|denied| refused(range, access, denied, by, memory))
 }

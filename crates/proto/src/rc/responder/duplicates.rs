@@ -13,6 +13,7 @@ use crate::memory::{Accessor, Memory, RemoteRange};
 use crate::rc::queue_pair::Config;
 use crate::rc::responses::{Request, Response, ResponseKind};
 use crate::rc::sequence::Sequence;
+use crate::reason::Reason;
 
 impl Responder {
     pub(super) fn duplicate(
@@ -28,6 +29,8 @@ impl Responder {
         let first = if has_response(info.operation) { self.first } else { self.first.before() };
         if sequence < first {
             self.counters.get_mut().out_of_window_request += 1;
+            let (psn, expected) = (packet.bth.psn, self.expected.psn());
+            self.counters.report(Reason::PsnOutOfWindow { psn, expected });
             return;
         }
         if !has_response(info.operation) {

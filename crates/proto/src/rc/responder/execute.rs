@@ -7,10 +7,11 @@ use ferroce_wire::opcode::{OpcodeInfo, Operation};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::Syndrome;
 
-use super::{MessageInProgress, Refusal, Responder, Verdict, remote_range};
-use crate::memory::{Accessor, Atomic, Memory, RemoteRange};
+use super::{MessageInProgress, Refusal, Reply, Responder, Verdict, remote_range};
+use crate::memory::{AccessFlags, Accessor, Atomic, Denied, Memory, RemoteRange};
 use crate::rc::queue_pair::Config;
 use crate::rc::responses::{Executed, Request, ResponseKind, packets};
+use crate::reason::{Reason, RefusedAccess};
 use crate::work::{Completion, CompletionKind, Status};
 
 impl Responder {
@@ -32,7 +33,7 @@ impl Responder {
         }
         match info.operation {
             Operation::Send => {
-                self.write_payload(packet.payload, by, memory)?;
+                self.write_payload(packet, by, memory)?;
                 self.message = if info.position.ends() {
                     MessageInProgress::None
                 } else {
@@ -43,12 +44,15 @@ impl Responder {
                 let mut range = match (&self.message, extensions.reth) {
                     (MessageInProgress::Write(range), _) => *range,
                     (_, Some(reth)) => RemoteRange::from(&reth),
-                    _ => return Err(Refusal::Request.into()),
+                    _ => return Err(unexpected(packet)),
                 };
                 let length = packet.payload.len() as u32;
                 if length > 0 {
                     let part = RemoteRange { length, ..range };
-                    (memory.write_remote(by, part, packet.payload)).map_err(|_| Refusal::Access)?;
+                    if let Err(denied) = memory.write_remote(by, part, packet.payload) {
+                        let access = AccessFlags::REMOTE_WRITE;
+                        return Err(refused(part, access, denied, by, memory));
+                    }
                 }
                 range.address = VirtualAddress(range.address.0.wrapping_add(u64::from(length)));
                 range.length -= length;
@@ -63,7 +67,10 @@ impl Responder {
         self.received += packet.payload.len() as u64;
         if let Some(ieth) = extensions.ieth {
             // An rkey that cannot be invalidated is a remote access error (IBA 9.4.1.1).
-            (memory.invalidate(by, ieth.key)).map_err(|_| Refusal::Invalidate)?;
+            let key = ieth.key;
+            memory.invalidate(by, key).map_err(|denied| {
+                Refusal::Invalidate.because(Reason::Invalidate { key, denied })
+            })?;
         }
         if info.position.ends() {
             self.msn = self.msn.wrapping_add(1);
@@ -88,7 +95,7 @@ impl Responder {
         by: Accessor,
         memory: &mut impl Memory,
     ) -> Verdict {
-        let range = remote_range(packet).ok_or(Refusal::Request)?;
+        let range = remote_range(packet).ok_or_else(|| unexpected(packet))?;
         let mut psns = 1;
         let mut original = 0;
         // FLUSH and ATOMIC WRITE have an empty READ response (IBA A19).
@@ -100,18 +107,25 @@ impl Responder {
                 psns = packets(range.length, config.mtu);
             }
             Operation::CompareSwap | Operation::FetchAdd => {
-                let operation = atomic(packet, info).ok_or(Refusal::Request)?;
-                original = memory.atomic(by, range, operation).map_err(|_| Refusal::Access)?;
+                let operation = atomic(packet, info).ok_or_else(|| unexpected(packet))?;
+                original = memory.atomic(by, range, operation).map_err(|denied| {
+                    refused(range, AccessFlags::REMOTE_ATOMIC, denied, by, memory)
+                })?;
                 kind = ResponseKind::Atomic { original, duplicate: false };
             }
             Operation::AtomicWrite => {
-                let bytes = packet.payload.try_into().map_err(|_| Refusal::Length)?;
+                let payload = packet.payload.len();
+                let bytes = packet.payload.try_into().map_err(|_| {
+                    Refusal::Length.because(Reason::LengthMismatch { announced: 8, payload })
+                })?;
                 let operation = Atomic::Write(u64::from_ne_bytes(bytes));
-                memory.atomic(by, range, operation).map_err(|_| Refusal::Access)?;
+                memory.atomic(by, range, operation).map_err(|denied| {
+                    refused(range, AccessFlags::REMOTE_WRITE, denied, by, memory)
+                })?;
             }
             // Earlier WRITEs are in memory already: one thread executes all packets of a QP in order.
             Operation::Flush => {}
-            _ => return Err(Refusal::Request.into()),
+            _ => return Err(unexpected(packet)),
         }
         let sequence = self.expected;
         self.msn = self.msn.wrapping_add(1);
@@ -125,10 +139,18 @@ impl Responder {
     }
 
     /// Writes the payload of a SEND behind the bytes received before.
-    fn write_payload(&mut self, payload: &[u8], by: Accessor, memory: &mut impl Memory) -> Verdict {
-        let Some(request) = &self.receive else { return Err(Refusal::Request.into()) };
-        (request.sg_list.scatter(self.received, payload, by.pd, memory))
-            .map_err(|_| Refusal::Receive.into())
+    fn write_payload(
+        &mut self,
+        packet: &Packet<'_>,
+        by: Accessor,
+        memory: &mut impl Memory,
+    ) -> Verdict {
+        let Some(request) = &self.receive else { return Err(unexpected(packet)) };
+        let (sg_list, payload) = (&request.sg_list, packet.payload);
+        sg_list.scatter(self.received, payload, by.pd, memory).map_err(|denied| {
+            let part = (self.received, payload.len() as u64);
+            Refusal::Receive.because(sg_list.explain(part, true, denied, by, memory))
+        })
     }
 
     fn complete(
@@ -152,15 +174,40 @@ impl Responder {
         });
     }
 
-    /// Completes the receive request of the message in progress with `status`. Returns false when there is none.
-    pub(super) fn end_receive(&mut self, status: Status, done: &mut VecDeque<Completion>) -> bool {
+    /// Completes the receive request of the message in progress with a status and the number of a reason. Returns false when there is none.
+    pub(super) fn end_receive(
+        &mut self,
+        status: Status,
+        vendor_error: u16,
+        done: &mut VecDeque<Completion>,
+    ) -> bool {
         let Some(request) = self.receive.take() else { return false };
         done.push_back(Completion {
             receive_queue: self.receive_queue,
+            vendor_error,
             ..Completion::new(request.id, CompletionKind::Receive, status)
         });
         true
     }
+}
+
+/// The refusal of a packet that the checks before should have refused.
+#[cold]
+fn unexpected(packet: &Packet<'_>) -> Reply {
+    Refusal::Request.because(Reason::OpcodeSequence(packet.bth.opcode))
+}
+
+/// The refusal of a remote access.
+#[cold]
+pub(super) fn refused(
+    range: RemoteRange,
+    access: AccessFlags,
+    denied: Denied,
+    by: Accessor,
+    memory: &impl Memory,
+) -> Reply {
+    let access = RefusedAccess::remote(range, access);
+    Refusal::Access.because(Reason::denied(access, denied, by, memory))
 }
 
 fn atomic(packet: &Packet<'_>, info: &OpcodeInfo) -> Option<Atomic> {

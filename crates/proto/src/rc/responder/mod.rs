@@ -16,6 +16,7 @@ mod whole;
 
 pub use whole::Message;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use ferroce_wire::number::{Psn, Qpn};
@@ -29,6 +30,7 @@ use super::responses::{Response, ResponseKind, Responses};
 use super::sequence::Sequence;
 use crate::counters::Uncollected;
 use crate::memory::{Accessor, Memory, RemoteRange};
+use crate::reason::Reason;
 use crate::receive::ReceiveQueue;
 use crate::transmit::Transmit;
 use crate::work::{Completion, ReceiveRequest, Status};
@@ -87,12 +89,12 @@ pub(super) struct Responder {
 type Verdict = Result<(), Reply>;
 
 /// Response to a request that fails a check.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Reply {
     /// RNR NAK.
     NotReady,
-    /// Fatal NAK.
-    Refuse(Refusal),
+    /// Fatal NAK. The reason is boxed, so that a check that passes returns two words.
+    Refuse(Refusal, Box<Reason>),
 }
 
 /// Why a request gets a fatal NAK.
@@ -130,11 +132,10 @@ impl Refusal {
             Self::Receive => Status::LocalProtection,
         }
     }
-}
 
-impl From<Refusal> for Reply {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refuse(refusal)
+    #[cold]
+    fn because(self, reason: Reason) -> Reply {
+        Reply::Refuse(self, Box::new(reason))
     }
 }
 
@@ -232,6 +233,8 @@ impl Responder {
             if sequence.since(self.expected) > PSN_WINDOW {
                 // Not from the connection's requester: a NAK would make it retransmit needlessly.
                 self.counters.get_mut().out_of_window_request += 1;
+                let (psn, expected) = (packet.bth.psn, self.expected.psn());
+                self.counters.report(Reason::PsnOutOfWindow { psn, expected });
                 return Ok(());
             }
             if !self.nak_sent {
@@ -242,9 +245,9 @@ impl Responder {
             return Ok(());
         }
         let queue = packet.extensions.xrceth.map(|header| header.receive_queue.into());
-        let verdict = self.check_sequence(info, queue).and_then(|()| {
+        let verdict = self.check_sequence(packet, info, queue).and_then(|()| {
             // A message must name an existing SRQ of the target's XRC domain (IBA A14).
-            let by = by.ok_or(Refusal::Request)?;
+            let by = by.ok_or_else(|| Refusal::Request.because(Reason::NoXrcQueue(queue)))?;
             checks::check_permission(packet, info, config)?;
             self.receive_queue = queue;
             self.check_resources(info, config, receives)?;
@@ -258,16 +261,20 @@ impl Responder {
                 Ok(())
             }
             Err(Reply::NotReady) => {
+                if !self.nak_sent {
+                    self.counters.report(Reason::NoReceive { queue: None, repeated: true });
+                }
                 // Packets behind this one are out of sequence now, and dropped silently (IBA 9.7.5.2.8).
                 self.nak_sent = true;
                 let syndrome = SyndromeKind::RnrNak(config.rnr_timer).into();
                 self.respond(sequence, ResponseKind::Acknowledge(syndrome));
                 Ok(())
             }
-            Err(Reply::Refuse(refusal)) => {
+            Err(Reply::Refuse(refusal, reason)) => {
                 let code = refusal.code();
+                let reason = self.counters.report(*reason);
                 self.respond(sequence, ResponseKind::Acknowledge(SyndromeKind::Nak(code).into()));
-                let reported = self.end_receive(refusal.receive_status(), done);
+                let reported = self.end_receive(refusal.receive_status(), reason, done);
                 Err(Refused { code, reported })
             }
         }
@@ -279,7 +286,7 @@ impl Responder {
 
     /// Ends the message in progress when the QP enters ERR; queued responses are still sent.
     pub(super) fn stop(&mut self, done: &mut VecDeque<Completion>) {
-        self.end_receive(Status::Flushed, done);
+        self.end_receive(Status::Flushed, 0, done);
         self.message = MessageInProgress::None;
     }
 

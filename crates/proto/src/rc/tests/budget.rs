@@ -125,7 +125,7 @@ fn a_denied_packet_is_not_in_flight() {
     let host = &mut pair.hosts[0];
     spend(host, &mut packets(1));
     let psn = host.qp.config().send_psn;
-    host.qp.handle_denied(psn.add(1), true);
+    host.qp.handle_denied(psn.add(1), true, crate::testing::DENIED);
     assert_eq!(host.qp.in_flight(), InFlight::NONE, "the request failed");
 
     let mut pair = clean(1024);
@@ -133,7 +133,7 @@ fn a_denied_packet_is_not_in_flight() {
     let host = &mut pair.hosts[0];
     spend(host, &mut packets(4));
     let psn = host.qp.config().send_psn;
-    host.qp.handle_denied(psn.add(3), true);
+    host.qp.handle_denied(psn.add(3), true, crate::testing::DENIED);
     assert_eq!(host.qp.in_flight(), InFlight { peer: 3 * PACKET, own: 0 });
 }
 

@@ -142,9 +142,11 @@ impl Pair {
                             self.transmit(1 - side, bytes);
                         }
                     }
-                    Err(EncodeError::Local(_)) => host.qp.handle_denied(psn, true),
+                    Err(EncodeError::Local(_)) => {
+                        host.qp.handle_denied(psn, true, crate::testing::DENIED)
+                    }
                     Err(EncodeError::Duplicate(_)) => {}
-                    Err(_) => host.qp.handle_denied(psn, false),
+                    Err(_) => host.qp.handle_denied(psn, false, crate::testing::DENIED),
                 }
             }
             let host = &mut self.hosts[side];

@@ -72,7 +72,7 @@ fn a_probe_that_cannot_be_read_spares_earlier_requests() {
     host.qp.handle_timeout(now);
     let psns = [(); 2].map(|()| host.poll(now).unwrap().bth.psn);
     assert_eq!(psns[0].add(1), psns[1], "the oldest and the newest");
-    host.qp.handle_denied(psns[1], true);
+    host.qp.handle_denied(psns[1], true, crate::testing::DENIED);
     pair.run();
     pair.hosts[0].qp.post_send(write(3, 1024)).unwrap();
     pair.run();

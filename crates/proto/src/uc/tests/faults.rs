@@ -57,7 +57,7 @@ fn receives_messages_in_sqe() {
     let mut pair = Pair::new(1, 256);
     pair.to.qp.post_send(request(1, Operation::SEND, REGION, 8)).unwrap();
     let psn = pair.to.qp.poll_transmit(&mut pair.to.memory).unwrap().bth.psn;
-    pair.to.qp.handle_denied(psn);
+    pair.to.qp.handle_denied(psn, crate::testing::DENIED);
     assert_eq!(pair.to.qp.fault(), Some(Fault::Requester));
     pair.post_receive(10, REMOTE_OFFSET, 10);
     pair.post(send(1, 10));
@@ -99,12 +99,12 @@ fn an_unreadable_packet_of_a_completed_request_is_lost() {
     pair.post(send(2, 600));
     let first = pair.from.qp.poll_transmit(&mut pair.from.memory).unwrap().bth.psn;
     assert_eq!(pair.sent(), [(1, OK)]);
-    pair.from.qp.handle_denied(first);
+    pair.from.qp.handle_denied(first, crate::testing::DENIED);
     assert!(pair.from.qp.poll_transmit(&mut pair.from.memory).is_some());
     for psn in [first, first.add(2), first.add(1 << 23)] {
-        pair.from.qp.handle_denied(psn);
+        pair.from.qp.handle_denied(psn, crate::testing::DENIED);
         assert_eq!((pair.from.qp.fault(), pair.sent()), (None, [].into()));
     }
-    pair.from.qp.handle_denied(first.add(1));
+    pair.from.qp.handle_denied(first.add(1), crate::testing::DENIED);
     assert_eq!(pair.sent(), [(2, Status::LocalProtection)]);
 }

@@ -73,7 +73,9 @@ impl Pair {
             let psn = transmit.bth.psn;
             match transmit.encode(&self.from.memory, &mut buffer) {
                 Ok(length) => packets.push([&buffer[..length], &[0; 4]].concat()),
-                Err(EncodeError::Local(_)) => self.from.qp.handle_denied(psn),
+                Err(EncodeError::Local(_)) => {
+                    self.from.qp.handle_denied(psn, crate::testing::DENIED)
+                }
                 Err(other) => panic!("{other:?}"),
             }
         }

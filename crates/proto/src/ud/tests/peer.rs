@@ -67,7 +67,7 @@ impl Peer {
             let (route, psn) = (datagram.route, datagram.transmit.bth.psn);
             match datagram.transmit.encode(&self.memory, &mut buffer) {
                 Ok(length) => packets.push((route, [&buffer[..length], &[0; 4]].concat())),
-                Err(EncodeError::Local(_)) => self.qp.handle_denied(psn),
+                Err(EncodeError::Local(_)) => self.qp.handle_denied(psn, crate::testing::DENIED),
                 Err(other) => panic!("{other:?}"),
             }
         }

@@ -108,6 +108,7 @@ fn a_datagram_is_written_behind_the_grh() {
             receive_queue: None,
             source: Some(number(1)),
             over_ipv4,
+            vendor_error: 0,
         };
         assert_eq!(to.received(), [expected]);
         assert_eq!(
@@ -238,6 +239,6 @@ fn an_unreadable_packet_of_a_completed_request_is_lost() {
     peer.qp.post_send(send(2, 2, 0, 1)).unwrap();
     assert!(peer.qp.poll_transmit().is_some());
     assert_eq!(peer.sent(), [(1, Status::Success)]);
-    peer.qp.handle_denied(Psn(0xff_ffff));
+    peer.qp.handle_denied(Psn(0xff_ffff), crate::testing::DENIED);
     assert_eq!((peer.qp.fault(), peer.sent()), (None, [].into()));
 }

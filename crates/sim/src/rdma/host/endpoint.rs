@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use ferroce_proto::budget::Budget;
 use ferroce_proto::memory::Memory;
+use ferroce_proto::reason::Reason;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::Transmit;
@@ -140,12 +141,12 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn handle_denied(&mut self, psn: Psn, local: bool) {
+    pub(super) fn handle_denied(&mut self, psn: Psn, local: bool, reason: Reason) {
         match &mut self.qp {
             Qp::None => {}
-            Qp::Reliable(qp) => qp.handle_denied(psn, local),
-            Qp::Unreliable(qp) => qp.handle_denied(psn),
-            Qp::Datagram(qp) => qp.handle_denied(psn),
+            Qp::Reliable(qp) => qp.handle_denied(psn, local, reason),
+            Qp::Unreliable(qp) => qp.handle_denied(psn, reason),
+            Qp::Datagram(qp) => qp.handle_denied(psn, reason),
         }
     }
 

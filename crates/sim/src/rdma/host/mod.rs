@@ -291,12 +291,14 @@ impl Host for RdmaHost {
             };
             let (bth, extensions) = (transmit.bth, transmit.extensions);
             let encoded = transmit.encode(&self.memory, &mut self.buffer);
+            let encoded = encoded.map_err(|error| (error, transmit.explain(error, &self.memory)));
             self.schedule.wake(index, &mut endpoint.entry);
             let length = match encoded {
                 Ok(length) => length,
-                Err(error) => {
+                Err((error, reason)) => {
                     if !matches!(error, EncodeError::Duplicate(_)) {
-                        endpoint.handle_denied(bth.psn, matches!(error, EncodeError::Local(_)));
+                        let local = matches!(error, EncodeError::Local(_));
+                        endpoint.handle_denied(bth.psn, local, reason);
                     }
                     endpoint.collect();
                     continue;

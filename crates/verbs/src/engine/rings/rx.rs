@@ -12,6 +12,7 @@ use ferroce_sys::ring::{Broken, Taken};
 use ferroce_sys::{Incoming, RxDatagram, RxInfo, Uncancellable, record_header};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
+use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::Packet;
 use ferroce_wire::transport::{Bth, Reth};
 
@@ -335,7 +336,8 @@ impl Driver {
             return self.ring_datagram(adapter, MAX_MTU, record.length, now);
         }
         self.rings.received.add(1, record.length - INFO);
-        count(adapter.counters.no_queue_pair());
+        let opcode = self.rings.record.get(INFO).copied().unwrap_or_default();
+        adapter.drop_unknown(Opcode(opcode), number);
     }
 
     /// Handles a record like a datagram from a socket: for injected faults, and to capture packets whose QP does not exist.

@@ -225,8 +225,9 @@ fn write_message(
     let payload = turn.short.get_mut(..length);
     let is_short = payload.is_some();
     let payload = payload.unwrap_or(&mut room[headers..headers + length]);
-    if message.read(&&*adapter.memory, payload).is_err() {
-        inner.endpoint.handle_denied(bth.psn, true);
+    if let Err(denied) = message.read(&&*adapter.memory, payload) {
+        let reason = message.explain(denied, &&*adapter.memory);
+        inner.endpoint.handle_denied(bth.psn, true, reason);
         return Some(Written::Packets(1));
     }
     let (info, packet) = room[..whole].split_first_chunk_mut::<INFO>()?;
@@ -311,7 +312,8 @@ pub(super) fn write_packet(
         Err(EncodeError::Duplicate(_)) => return Written::Packets(1),
         Err(error) => {
             let local = matches!(error, EncodeError::Local(_));
-            inner.endpoint.handle_denied(bth.psn, local);
+            let reason = outgoing.transmit.explain(error, &memory);
+            inner.endpoint.handle_denied(bth.psn, local, reason);
             return Written::Packets(1);
         }
     };
