@@ -1,11 +1,12 @@
 /* Fields of the public structures that programs read: the state of a queue pair, and the counters of acknowledged
- * events with their conditions. And the index of a device.
+ * events with their conditions. And the index and the completion vectors of a device.
  *
  *   usage: public_fields CASE
  */
 #include "pair.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 enum { LENGTH = 64 };
 
@@ -98,6 +99,22 @@ static void device_index(struct pair_device *device)
     CHECK(ibv_get_device_index(device->context->device) == -1);
 }
 
+/* Programs spread their CQs over the vectors, often by the number of a CPU. */
+static void vectors(struct pair_device *device)
+{
+    int vectors = device->context->num_comp_vectors;
+    CHECK(vectors == sysconf(_SC_NPROCESSORS_CONF));
+    for (int i = 0; i < vectors; i++) {
+        struct ibv_cq *cq = ibv_create_cq(device->context, 1, NULL, NULL, i);
+        struct ibv_cq_init_attr_ex init = { .cqe = 1, .comp_vector = i };
+        struct ibv_cq_ex *extended = ibv_create_cq_ex(device->context, &init);
+        CHECK(cq && extended);
+        CHECK(!ibv_destroy_cq(cq) && !ibv_destroy_cq(ibv_cq_ex_to_cq(extended)));
+    }
+    CHECK(!ibv_create_cq(device->context, 1, NULL, NULL, vectors) && errno == EINVAL);
+    CHECK(!ibv_create_cq(device->context, 1, NULL, NULL, -1) && errno == EINVAL);
+}
+
 static void completions(struct pair_device *device)
 {
     struct ibv_mr *mr = ibv_reg_mr(device->pd, memory, sizeof memory, PAIR_ACCESS);
@@ -182,8 +199,8 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(struct pair_device *);
     } cases[] = {
-        { "state", state }, { "device_index", device_index }, { "completions", completions },
-        { "asynchronous", asynchronous },
+        { "state", state }, { "device_index", device_index }, { "vectors", vectors },
+        { "completions", completions }, { "asynchronous", asynchronous },
     };
     for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++) {
         if (strcmp(argv[1], cases[i].name))

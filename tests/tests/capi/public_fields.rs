@@ -22,6 +22,11 @@ fn a_device_has_no_index_in_the_kernel() {
 }
 
 #[test]
+fn cqs_are_spread_over_the_completion_vectors() {
+    run("vectors");
+}
+
+#[test]
 fn acknowledged_completion_events_are_counted() {
     run("completions");
 }

@@ -59,7 +59,7 @@ fn table(device: *mut ibv_device, context: &Context, cmd_fd: c_int) -> Result<ve
             ops: operations(),
             cmd_fd,
             async_fd,
-            num_comp_vectors: 1,
+            num_comp_vectors: cq::vectors() as c_int,
             // Marks a context with the extended table in front of it.
             abi_compat: usize::MAX as *mut c_void,
             ..Abi::zeroed()

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use ferroce::{CompletionChannel, CompletionKind, Source, Status, WorkCompletion};
 
@@ -58,12 +58,22 @@ pub(crate) struct NewCq {
     pub(crate) vector: u32,
 }
 
+/// The number of completion vectors: one for each CPU, as in rdma_rxe, because programs spread their CQs over vectors by the
+/// number of a CPU or thread. There are no interrupts behind them: all vectors are equal.
+pub(crate) fn vectors() -> u32 {
+    static VECTORS: OnceLock<u32> = OnceLock::new();
+    *VECTORS.get_or_init(|| {
+        // SAFETY: the call takes no pointers.
+        u32::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(1).max(1)
+    })
+}
+
 /// Creates a CQ.
 ///
 /// # Safety
 /// Context and channel are the program's, or null.
 pub(crate) unsafe fn create(new: &NewCq, table: ibv_cq_ex) -> Result<*mut ibv_cq_ex> {
-    if new.vector != 0 {
+    if new.vector >= vectors() {
         return Err(Errno::INVALID);
     }
     // SAFETY: as the caller promises.

@@ -47,12 +47,39 @@ pub(super) fn build(root: &Path, devices: &[Device]) -> io::Result<()> {
         entry.file("abi_version", DRIVER_ABI)?;
         entry.file("dev", format_args!("{}:{}", FIRST_DEVICE.0, FIRST_DEVICE.1 + number))?;
         entry.link("device", &format!("../../infiniband/{}/device", device.name()))?;
-        adapter(&adapters.folder(device.name())?, device, &name)?;
+        let folder = adapters.folder(device.name())?;
+        let bus_address = bus_address(number);
+        folder.link("device", &bus_address)?;
+        pci_function(&folder.folder(&bus_address)?, device, &name)?;
+        adapter(&folder, device)?;
     }
     Ok(())
 }
 
-fn adapter(folder: &Folder, device: &Device, verbs: &str) -> io::Result<()> {
+/// The PCI address of a device, in a domain that no hardware has: libfabric warns of a device whose directory is not called
+/// like one.
+fn bus_address(number: u32) -> String {
+    format!("{:04x}:{:02x}:{:02x}.0", identity::VENDOR_ID & 0xffff, number / 32, number % 32)
+}
+
+/// The directory that programs reach through the link `device`.
+fn pci_function(folder: &Folder, device: &Device, verbs: &str) -> io::Result<()> {
+    /// An Ethernet controller.
+    const CLASS: u32 = 0x02_0000;
+    let interface = device.interface().name.as_str();
+    let near = read_to_string(format!("/sys/class/net/{interface}/device/numa_node"));
+    folder.file("vendor", format_args!("{:#06x}", identity::VENDOR_ID & 0xffff))?;
+    folder.file("device", format_args!("{:#06x}", identity::VENDOR_PART_ID))?;
+    folder.file("class", format_args!("{CLASS:#08x}"))?;
+    folder.file("numa_node", near.as_deref().map_or("-1", str::trim))?;
+    folder.folder("net")?.link(interface, &format!("/sys/class/net/{interface}"))?;
+    folder
+        .folder("infiniband_verbs")?
+        .link(verbs, &format!("../../../../infiniband_verbs/{verbs}"))?;
+    folder.folder("infiniband")?.link(device.name(), &format!("../../../{}", device.name()))
+}
+
+fn adapter(folder: &Folder, device: &Device) -> io::Result<()> {
     folder.file("node_type", "1: CA")?;
     folder.file("node_guid", guid(device.guid()))?;
     folder.file("sys_image_guid", guid(device.guid()))?;
@@ -61,14 +88,6 @@ fn adapter(folder: &Folder, device: &Device, verbs: &str) -> io::Result<()> {
     folder.file("hca_type", "Ferroce")?;
     folder.file("board_id", "Ferroce")?;
     folder.file("hw_rev", format_args!("{:#x}", identity::HARDWARE_VERSION))?;
-    let interface = device.interface().name.as_str();
-    let hardware = folder.folder("device")?;
-    hardware.file("numa_node", -1)?;
-    hardware.folder("net")?.link(interface, &format!("/sys/class/net/{interface}"))?;
-    hardware
-        .folder("infiniband_verbs")?
-        .link(verbs, &format!("../../../../infiniband_verbs/{verbs}"))?;
-    hardware.folder("infiniband")?.link(device.name(), &format!("../../../{}", device.name()))?;
     port(&folder.folder("ports")?.folder("1")?, device)
 }
 

@@ -180,6 +180,30 @@ fn infiniband_diags_tools_see_the_devices() {
 }
 
 #[test]
+fn a_device_has_a_directory_named_like_a_pci_function() {
+    let script = "cd $(readlink -f /sys/class/infiniband_verbs/uverbs0/device) && pwd -P \
+                  && cat vendor device class numa_node && ls net infiniband_verbs \
+                  && cat infiniband/ferroce_lo/node_desc";
+    let shown = stdout(&run(&directory("pci"), &["sh", "-c", script]));
+    let mut lines = shown.lines();
+    let path = lines.next().unwrap();
+    assert!(path.ends_with("/sys/class/infiniband/ferroce_lo/f0ce:00:00.0"), "{path}");
+    let expected = [
+        "0xf0ce",
+        "0x12b7",
+        "0x020000",
+        "-1",
+        "infiniband_verbs:",
+        "uverbs0",
+        "",
+        "net:",
+        "lo",
+        "ferroce_lo",
+    ];
+    assert_eq!(lines.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn grandchildren_see_the_devices() {
     let script = "for folder in /sys/class/infiniband/ferroce_l*; do \
                   sh -c \"sh -c 'cat $folder/node_type'; basename $folder\"; done";
