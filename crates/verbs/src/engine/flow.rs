@@ -10,7 +10,7 @@
 //! back or fails, resumes the QP at the head. The last packet of a turn requests an ACK, so credit always comes back.
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;

@@ -8,6 +8,9 @@
 //!
 //! Remote hosts are never probed: the network may lose packets anyway, and the peer may not be Ferroce.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -335,114 +338,5 @@ impl Driver {
             }
             self.count_unacknowledged(process);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
-
-    use super::*;
-
-    const PROCESS: Receiver = Receiver { host: IpAddr::V4(Ipv4Addr::LOCALHOST), slot: 2 };
-    const ROUTE: Route = Route {
-        link: 0,
-        sender: 0,
-        flow_label: 0,
-        destination: SocketAddr::new(PROCESS.host, 4791),
-        traffic_class: 0,
-        hop_limit: None,
-    };
-
-    fn at(milliseconds: u64) -> Instant {
-        Instant::from_nanos(milliseconds * 1_000_000)
-    }
-
-    fn local_flow() -> LocalFlow {
-        LocalFlow { window: 10_000, slot: 1, flows: HashMap::new() }
-    }
-
-    /// Sends until the window is full. Returns the number of packets and the numbers of the probes.
-    fn fill(local_flow: &mut LocalFlow, now: Instant) -> (usize, Vec<u32>) {
-        let (mut packets, mut probes) = (0, Vec::new());
-        while !local_flow.is_closed(PROCESS, 0) && packets < 100 {
-            packets += 1;
-            let probe = local_flow.sent(PROCESS, ROUTE, 1_232, now);
-            probes.extend(probe.map(|probe| number(&probe)));
-        }
-        (packets, probes)
-    }
-
-    fn number((_, packet): &ProbePacket) -> u32 {
-        // Parsed as received: with an ICRC at the end.
-        let bytes = [&packet[..], &[0; 4]].concat();
-        let packet = Packet::parse(&bytes).unwrap();
-        assert_eq!(packet.bth.destination, Qpn(0x02_0003));
-        let (kind, number, sender) = parse(&packet).unwrap();
-        assert_eq!((kind, sender), (PROBE, Qpn(0x01_0003)));
-        number
-    }
-
-    #[test]
-    fn an_acknowledged_probe_opens_the_window_up_to_it() {
-        let mut local_flow = local_flow();
-        // Each packet costs 2,000 bytes: the probe is sent at half of the window.
-        assert_eq!(fill(&mut local_flow, at(0)), (5, vec![0]));
-        assert!(
-            local_flow.handle_probe_ack(PROCESS, 7, at(1), &mut |_| ()).is_none(),
-            "no such probe"
-        );
-        assert!(local_flow.is_closed(PROCESS, 0));
-        assert!(
-            local_flow.handle_probe_ack(PROCESS, 0, at(1), &mut |_| ()).is_none(),
-            "less than half a window is in flight"
-        );
-        assert_eq!(fill(&mut local_flow, at(1)), (3, vec![1]));
-    }
-
-    #[test]
-    fn connections_leave_half_of_the_window() {
-        let mut local_flow = local_flow();
-        for (others, packets) in [(1_999, 5), (2_000, 4), (4_000, 3), (1 << 20, 3)] {
-            local_flow.flows.clear();
-            let mut sent = 0;
-            while !local_flow.is_closed(PROCESS, others) {
-                let probe = local_flow.sent(PROCESS, ROUTE, 1_232, at(0));
-                sent += 1;
-                assert_eq!(probe.is_some(), sent == 3, "the window opens again");
-            }
-            assert_eq!(sent, packets, "{others} bytes of others");
-        }
-    }
-
-    #[test]
-    fn a_probe_is_repeated_and_then_given_up() {
-        let mut local_flow = local_flow();
-        let mut now = 0;
-        for round in 0..MAX_UNANSWERED {
-            assert!(!fill(&mut local_flow, at(now)).1.is_empty());
-            let mut sent = Vec::new();
-            while local_flow.is_closed(PROCESS, 0) {
-                assert_eq!(local_flow.next_timer(), Some(at(now + 5)));
-                now += 5;
-                local_flow.expire(at(now), |_| (), |probe| sent.push(number(&probe)));
-            }
-            assert_eq!(sent.len(), MAX_PROBES as usize - 1, "round {round}");
-        }
-        // The receiver is considered gone, so nothing is throttled. A late acknowledgement is still accepted.
-        assert_eq!(fill(&mut local_flow, at(now)).0, 100);
-        let last = local_flow.flows[&PROCESS].probe.unwrap().number;
-        let probe = local_flow.handle_probe_ack(PROCESS, last, at(now), &mut |_| ());
-        assert!(probe.is_some() && local_flow.is_closed(PROCESS, 0));
-    }
-
-    #[test]
-    fn malformed_probes_are_ignored() {
-        let mut bytes = [&packet(PROBE, 1, probe_number(PROCESS), 1)[..], &[0; 4]].concat();
-        assert!(parse(&Packet::parse(&bytes).unwrap()).is_some());
-        bytes[15] ^= 1;
-        assert!(parse(&Packet::parse(&bytes).unwrap()).is_none(), "another queue key");
-        let bytes = [&packet(PROBE, 1, probe_number(PROCESS), 1)[..24], &[0; 4]].concat();
-        assert!(parse(&Packet::parse(&bytes).unwrap()).is_none(), "too short");
     }
 }

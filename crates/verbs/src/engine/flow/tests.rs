@@ -12,7 +12,7 @@ use crate::{Local, Options, ServiceType};
 /// So few packets of the largest size fit into a pool: QPs wait for each other all the time.
 const SHARE: usize = 4 * PACKET;
 
-const QUEUE_PAIRS: usize = 5;
+pub(in crate::engine) const QUEUE_PAIRS: usize = 5;
 
 /// Sends this many packets at most in one turn.
 const TURN: usize = 6;
@@ -96,12 +96,9 @@ fn push(ready: &mut VecDeque<Qpn>, number: Qpn) {
 }
 
 impl Model {
-    fn new(sides: &[Side]) -> Self {
-        let core = |side: &Side| {
-            side.context.adapter().tables.queue_pair(side.queue_pair.number()).unwrap()
-        };
-        let pair = |side: &Side| Pair {
-            core: core(side),
+    fn new() -> Self {
+        let pair = |core| Pair {
+            core,
             member: Member::default(),
             receiver: None,
             queued: VecDeque::new(),
@@ -109,7 +106,7 @@ impl Model {
         };
         Self {
             flow: Flow::new(SHARE),
-            pairs: sides.iter().map(pair).collect(),
+            pairs: cores().into_iter().map(pair).collect(),
             ready: VecDeque::new(),
         }
     }
@@ -221,6 +218,7 @@ impl Model {
 }
 
 thread_local! {
+    /// Opened once for all cases.
     static SIDES: Vec<Side> = {
         let context = open_alone(&Options::default().with_local(Local::Sockets));
         let side = |_| side(&context, ServiceType::ReliableConnection, 64);
@@ -228,15 +226,20 @@ thread_local! {
     };
 }
 
+/// QPs that the engine does not drive.
+pub(in crate::engine) fn cores() -> Vec<Arc<Core>> {
+    let core =
+        |side: &Side| side.context.adapter().tables.queue_pair(side.queue_pair.number()).unwrap();
+    SIDES.with(|sides| sides.iter().map(core).collect())
+}
+
 /// Runs the steps on a fresh flow control.
 fn after(steps: &[Step], check: impl FnOnce(&mut Model)) {
-    SIDES.with(|sides| {
-        let mut model = Model::new(sides);
-        steps.iter().for_each(|&step| model.step(step));
-        check(&mut model);
-        // The next case begins with the same QPs.
-        (0..QUEUE_PAIRS).for_each(|index| model.step(Step::Destroy(index)));
-    });
+    let mut model = Model::new();
+    steps.iter().for_each(|&step| model.step(step));
+    check(&mut model);
+    // The next case begins with the same QPs.
+    (0..QUEUE_PAIRS).for_each(|index| model.step(Step::Destroy(index)));
 }
 
 proptest! {

@@ -7,8 +7,11 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::transport::{Bth, Reth};
 
 use super::*;
-use crate::engine::support::{Side, connect, gid_index, open_alone, side};
-use crate::{Congestion, Context, Operation, Options, ServiceType};
+use crate::engine::support::{Side, attributes, bring_up, connect, gid_index, open_alone, side};
+use crate::{
+    AddressVector, Congestion, Context, Operation, Options, QKey, QueuePairAttributes, ServiceType,
+    State, UdSendRequest, WorkId,
+};
 
 fn own(context: &Context) -> Guard<'_, Driver> {
     loop {
@@ -165,4 +168,116 @@ fn no_more_queue_pairs_are_resumed_than_a_ring_has_space_for() {
             one.expect(id);
         }
     }
+}
+
+fn reset(side: &Side) {
+    let reset = QueuePairAttributes { state: Some(State::Reset), ..QueuePairAttributes::default() };
+    side.queue_pair.modify(&reset).unwrap();
+}
+
+/// No QP waits for space in a ring of this device, although some waited when they were reset, connected again or destroyed.
+fn assert_nothing_waits(context: &Context) {
+    let adapter = context.adapter();
+    let mut driver = own(context);
+    driver.transmit_all(adapter, now(), usize::MAX);
+    assert!(lock(&adapter.rings.full).is_empty());
+    for core in adapter.tables.queue_pairs() {
+        assert_eq!(core.awaited_ring.load(Ordering::Relaxed), 0);
+    }
+    let _ = driver.give_up();
+}
+
+#[test]
+fn queue_pairs_that_are_reset_while_a_ring_is_full_do_not_stop_others() {
+    const SIZE: usize = 64 << 10;
+    const QUEUE_PAIRS: usize = 2 * RING_SIZE / SIZE;
+    let contexts = contexts();
+    let index = gid_index(&contexts[0], false).unwrap();
+    let mut pairs: Vec<_> = (0..QUEUE_PAIRS).map(|_| connected(&contexts, SIZE)).collect();
+    let write = |[one, other]: &[Side; 2], id| {
+        let remote = other.region.remote(0);
+        one.post(id, Operation::Write { remote, immediate: None }, 0, SIZE);
+    };
+    let theirs = own(&contexts[1]);
+    pairs.iter().for_each(|pair| write(pair, 0));
+    let adapter = contexts[0].adapter();
+    let mut ours = own(&contexts[0]);
+    ours.transmit_all(adapter, now(), usize::MAX);
+    let to = Arc::clone(&lock(&adapter.rings.full)[0]);
+    let waiting = lock(&to.waiting).len();
+    assert!(waiting > QUEUE_PAIRS / 4, "only {waiting} wait");
+    let _ = ours.give_up();
+    for (number, pair) in pairs.iter().enumerate() {
+        if number % 3 == 0 {
+            pair.iter().for_each(reset);
+        }
+        if number % 6 == 0 {
+            connect(&pair[0], &pair[1], index, 4096);
+            write(pair, 1);
+        }
+    }
+    let _ = theirs.give_up();
+    let mut number = 0;
+    pairs.retain(|_| {
+        number += 1;
+        number % 3 != 2
+    });
+    for [one, _] in &pairs {
+        let state = one.queue_pair.state();
+        if state == State::ReadyToSend {
+            one.completions.wait().unwrap();
+        } else {
+            assert_eq!(state, State::Reset);
+        }
+    }
+    let last = connected(&contexts, SIZE);
+    write(&last, 7);
+    last[0].expect(7);
+    assert_nothing_waits(&contexts[0]);
+}
+
+#[test]
+fn datagram_queue_pairs_that_are_reset_while_a_ring_is_full_do_not_stop_others() {
+    const EACH: u64 = 128;
+    const SIZE: usize = 4096;
+    let contexts = contexts();
+    let index = gid_index(&contexts[0], false).unwrap();
+    let start = |side: &Side| {
+        bring_up(&side.queue_pair, &attributes(&side.context, index, Qpn(0), SIZE));
+    };
+    let datagram_side = |context: &Context| {
+        let side = side(context, ServiceType::UnreliableDatagram, SIZE + 40);
+        start(&side);
+        side
+    };
+    let senders: Vec<_> = (0..4).map(|_| datagram_side(&contexts[0])).collect();
+    let receiver = datagram_side(&contexts[1]);
+    let send = |side: &Side, id| {
+        let destination = side.context.device().gids()[usize::from(index)].gid;
+        let vector =
+            AddressVector { port: 1, source_index: index, destination, ..AddressVector::default() };
+        let address = side.pd.address_handle(&vector).unwrap();
+        let (to, data) = (receiver.queue_pair.number(), side.data(0, SIZE));
+        let request = UdSendRequest::new(WorkId(id), &address, to, QKey(0x1234), data);
+        side.queue_pair.post_datagram(request).unwrap();
+    };
+    let theirs = own(&contexts[1]);
+    let adapter = contexts[0].adapter();
+    let mut ours = own(&contexts[0]);
+    for id in 0..EACH {
+        senders.iter().for_each(|sender| send(sender, id));
+    }
+    ours.transmit_all(adapter, now(), usize::MAX);
+    assert_eq!(lock(&adapter.rings.full).len(), 1, "all fits");
+    // A QP that waits is reset and starts again.
+    reset(&senders[0]);
+    start(&senders[0]);
+    reset(&senders[1]);
+    let (_ours, _theirs) = (ours.give_up(), theirs.give_up());
+    send(&senders[0], EACH);
+    senders[0].expect(EACH);
+    for sender in &senders[2..] {
+        (0..EACH).for_each(|id| _ = sender.expect(id));
+    }
+    assert_nothing_waits(&contexts[0]);
 }

@@ -1,5 +1,7 @@
 //! Batches over real sockets on the loopback.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::engine::support::{Side, connect, gid_index, open_alone, side};
 use crate::{Operation, Options, ServiceType};
@@ -58,5 +60,89 @@ fn a_batch_holds_packets_for_one_process() {
     for context in [&one, &two] {
         let counted = context.statistics();
         assert_eq!((counted.forwarded_in, counted.forwarded_out), (0, 0), "{counted:?}");
+    }
+}
+
+thread_local! {
+    /// Opened once for all cases.
+    static CONTEXT: crate::Context =
+        open_alone(&Options::default().with_local(crate::Local::Sockets));
+}
+
+/// The lengths of packets in a batch, of its shorter last one, and of a kept one, without the ICRC.
+const LENGTH: usize = 40;
+const SHORTER: usize = 32;
+const KEPT: usize = 60;
+
+/// A packet with this number in its payload.
+fn write_packet(room: &mut [u8], number: usize, length: usize) {
+    room[..length].fill(0x5a);
+    room[length - 1] = number as u8;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+    /// Of a batch that the send buffer had no space for, the packets of a destroyed QP are dropped; all others, also the kept
+    /// one, remain in order and have the right ICRC.
+    #[test]
+    fn packets_of_others_remain_when_a_queue_pair_is_destroyed(
+        owners in prop::collection::vec(0..3_u32, 1..MAX_SEGMENTS),
+        is_last_shorter in any::<bool>(),
+        kept in prop::option::of(0..3_u32),
+        destroyed in 0..3_u32,
+    ) {
+        CONTEXT.with(|context| {
+            let adapter = context.adapter();
+            let route = Route {
+                link: 0,
+                sender: 0,
+                flow_label: 0,
+                destination: adapter.port.links[0].address,
+                traffic_class: 0,
+                hop_limit: None,
+            };
+            let owner = |number| Owner { queue_pair: Qpn(number), work: None };
+            let mut batch = TxBatch::new();
+            let mut expected = Vec::new();
+            for (number, &of) in owners.iter().enumerate() {
+                let is_short = is_last_shorter && number > 0 && number == owners.len() - 1;
+                let length = if is_short { SHORTER } else { LENGTH };
+                write_packet(batch.room(), number, length);
+                prop_assert!(batch.takes(length + ICRC, &route));
+                batch.push(adapter, Kept { length: length + ICRC, route, owner: owner(of) });
+                if of != destroyed {
+                    expected.push((number as u8, length));
+                }
+            }
+            let in_batch = expected.len();
+            if let Some(of) = kept {
+                write_packet(batch.room(), owners.len(), KEPT);
+                batch.kept = Some(Kept { length: KEPT + ICRC, route, owner: owner(of) });
+                if of != destroyed {
+                    expected.push((owners.len() as u8, KEPT));
+                }
+            }
+            batch.blocked = true;
+            batch.discard(adapter, Qpn(destroyed));
+            prop_assert_eq!(batch.is_in_use(), !expected.is_empty());
+            prop_assert_eq!(batch.packets, batch.owners.len());
+            // A kept packet with no batch in front of it begins the next one.
+            prop_assert_eq!(batch.kept.is_some(), in_batch > 0 && expected.len() > in_batch);
+            let mut found = Vec::new();
+            let gso = adapter.port.sender(&route).gso();
+            for (index, packet) in batch.bytes[..batch.used].chunks(batch.segment.max(1)).enumerate() {
+                let (covered, icrc) = packet.split_last_chunk::<ICRC>().unwrap();
+                let index = if gso { index as u16 } else { 0 };
+                prop_assert_eq!(adapter.port.headers(&route).icrc(covered, index), *icrc);
+                found.push((covered[covered.len() - 1], covered.len()));
+            }
+            if batch.kept.is_some() {
+                let packet = &batch.bytes[batch.used..batch.used + KEPT];
+                found.push((packet[KEPT - 1], KEPT));
+            }
+            prop_assert_eq!(found, expected);
+            Ok(())
+        })?;
     }
 }
