@@ -23,7 +23,12 @@ void plan(struct life *life, uint64_t seed, enum service service)
         life->mtu = DATAGRAM_MTU;
     life->events = random_next(&r) % 4 == 0;
     life->late = reliable(life->service) && random_next(&r) % 4 == 0;
-    life->abrupt = random_next(&r) % 3 == 0;
+    /* UC and UD accept messages of the round before, which may still be on their way. */
+    life->rounds = reliable(life->service) ? 1 + random_next(&r) % ROUNDS : 1;
+    /* Receives that an abrupt end leaves in an SRQ would be used in the next round. */
+    for (int round = 0; round < life->rounds; round++)
+        life->abrupt[round] = random_next(&r) % 3 == 0 && (life->service == RC || round == life->rounds - 1);
+    life->destroys = random_next(&r) % 2;
     life->sender_first = random_next(&r) % 2;
     for (int i = 0; i < life->count; i++) {
         struct operation *it = &life->operations[i];
@@ -37,10 +42,15 @@ void plan(struct life *life, uint64_t seed, enum service service)
     }
 }
 
-/* Bytes that depend on life, operation and offset. */
+static bool is_abrupt(struct half *h)
+{
+    return h->life->abrupt[h->round];
+}
+
+/* Bytes that depend on life, round, operation and offset. */
 static uint8_t byte(struct half *h, int operation, size_t at)
 {
-    return (uint8_t)(h->life->seed + operation * 37 + at * 7 + (at >> 8) * 13);
+    return (uint8_t)(h->life->seed + h->round * 101 + operation * 37 + at * 7 + (at >> 8) * 13);
 }
 
 static uint8_t *slot(struct half *h, int operation)
@@ -180,8 +190,8 @@ static void send_all(struct half *h)
 {
     struct life *life = h->life;
     uint64_t r = ~life->seed, sum = 0, swapped = 0;
-    /* In a life that ends abruptly, nothing is certain to complete if the receiver ends first. */
-    int posted = 0, done = 0, stop = !life->abrupt ? life->count : life->sender_first ? life->count / 2 : 0;
+    /* In a round that ends abruptly, nothing is certain to complete if the receiver ends first. */
+    int posted = 0, done = 0, stop = !is_abrupt(h) ? life->count : life->sender_first ? life->count / 2 : 0;
     struct ibv_wc wc;
     while (stop == 0 && posted < life->count && posted < life->depth) {
         MUST(h, !post(h, posted));
@@ -212,7 +222,7 @@ static void send_all(struct half *h)
         counts->done[life->service][it->kind]++;
         done++;
     }
-    if (!life->abrupt)
+    if (!is_abrupt(h))
         MUST(h, !ibv_poll_cq(h->cq, 1, &wc));
 }
 
@@ -286,14 +296,25 @@ static void check_written(struct half *h)
     MUST(h, words[0] == sum && words[1] == last_swap(h, h->life->count));
 }
 
-/* The queue pair is destroyed in the middle of its work: no completion may follow. */
+static bool is_last(struct half *h)
+{
+    return h->round == h->life->rounds - 1;
+}
+
+/* The queue pair is reset or destroyed in the middle of its work: no completion may follow. */
 static void end_abruptly(struct half *h)
 {
+    const char *call = is_last(h) && h->life->destroys ? "ibv_destroy_qp" : "the RESET";
     struct ibv_wc wc;
     bool first = h->sender == h->life->sender_first;
     if (!first)
         meet(h);
-    MUST(h, !ibv_destroy_qp(h->qp));
+    if (is_last(h) && h->life->destroys) {
+        MUST(h, !ibv_destroy_qp(h->qp));
+        h->qp = NULL;
+    } else {
+        reset(h);
+    }
     memset(h->memory, 0xd1, SIZE);
     /* Messages received by an XRC target belong to the SRQ, and stay. */
     while (h->life->service == XRC && !h->sender && ibv_poll_cq(h->cq, 1, &wc))
@@ -302,15 +323,15 @@ static void end_abruptly(struct half *h)
         meet(h);
     for (int i = 0; i < 50; i++)
         if (ibv_poll_cq(h->cq, 1, &wc))
-            fail(h, "a completion came after ibv_destroy_qp had returned");
+            fail(h, "a completion came after %s had returned", call);
     meet(h);
     for (size_t i = 0; i < SIZE; i++)
         if (h->memory[i] != 0xd1)
-            fail(h, "byte %zu was written after ibv_destroy_qp had returned", i);
+            fail(h, "byte %zu was written after %s had returned", i, call);
     counts->abrupt[h->life->service]++;
 }
 
-void run_life(struct half *h)
+static void run_round(struct half *h)
 {
     struct life *life = h->life;
     memset(h->memory, 0, SIZE);
@@ -318,29 +339,40 @@ void run_life(struct half *h)
     for (int i = 0; i < life->count; i++)
         if (h->sender ? life->operations[i].kind <= WRITE_IMM : life->operations[i].kind == READ)
             fill(h, i);
-    create_objects(h);
+    initialise(h);
     if (!h->sender && !life->late)
         post_receives(h);
     connect_objects(h);
     meet(h);
     if (h->sender)
         send_all(h);
-    else if (life->abrupt && life->late)
+    else if (is_abrupt(h) && life->late)
         post_receives(h);
-    else if (!life->abrupt && reliable(life->service))
+    else if (!is_abrupt(h) && reliable(life->service))
         receive_all(h);
-    if (life->abrupt) {
+    if (is_abrupt(h)) {
         end_abruptly(h);
-    } else {
-        meet(h);
-        if (!h->sender && reliable(life->service))
-            check_written(h);
-        else if (!h->sender)
-            receive_all(h);
-        /* The peer may still need an acknowledgement from us. */
+        return;
+    }
+    meet(h);
+    if (!h->sender && reliable(life->service))
+        check_written(h);
+    else if (!h->sender)
+        receive_all(h);
+    /* The peer may still need an acknowledgement from us. */
+    meet(h);
+    if (!is_last(h)) {
+        reset(h);
         meet(h);
     }
-    destroy_objects(h, !life->abrupt);
+}
+
+void run_life(struct half *h)
+{
+    create_objects(h);
+    for (h->round = 0; h->round < h->life->rounds; h->round++)
+        run_round(h);
+    destroy_objects(h);
     if (h->sender)
-        counts->lives[life->service]++;
+        counts->lives[h->life->service]++;
 }

@@ -1,10 +1,13 @@
 /*
- * usage: stress [-s SEED] [-t SECONDS] [-l LANES] [-p 1|2]
+ * usage: stress [-s SEED] [-t SECONDS] [-l LANES] [-p 1|2] [-k rings|sockets|mixed]
  *
  * Each lane is two threads, a sender and a receiver, in one process or in two. They go from life to life until the time is
- * over: objects are created, data is moved and checked, and the objects are destroyed. What a life does is decided by the
- * seed, its lane and its number; only how threads and packets interleave differs from run to run. FERROCE_FAULTS makes the
- * network a bad one.
+ * over: objects are created, data is moved and checked in several rounds, between which the queue pairs are reset and connected
+ * again, and the objects are destroyed. What a life does is decided by the seed, its lane and its number; only how threads
+ * and packets interleave differs from run to run. FERROCE_FAULTS makes the network a bad one.
+ *
+ * -k chooses the link, which is otherwise that of FERROCE_LOCAL. With "mixed", each process has a device with rings and one
+ * without: a third of the lanes uses rings, a third sockets, and a third sockets at the device that has rings.
  *
  * At the end it prints what was done. Status 0: all as it has to be; 1: something was not, and is said; 2: bad arguments.
  */
@@ -35,9 +38,10 @@ void fail(struct half *h, const char *format, ...)
     va_start(arguments, format);
     char text[512];
     vsnprintf(text, sizeof text, format, arguments);
-    fprintf(stderr, "stress: seed %lu, lane %d, %s, life %#lx (%s%s): %s\n", (unsigned long)run_seed, h->lane,
+    fprintf(stderr, "stress: seed %lu, lane %d, %s, life %#lx (%s), round %d%s: %s\n", (unsigned long)run_seed, h->lane,
             h->sender ? "sender" : "receiver", (unsigned long)(h->life ? h->life->seed : 0),
-            h->life ? services[h->life->service] : "none", h->life && h->life->abrupt ? ", abrupt" : "", text);
+            h->life ? services[h->life->service] : "none", h->round,
+            h->life && h->life->abrupt[h->round] ? ", abrupt" : "", text);
     /* Both processes are in one group. */
     signal(SIGTERM, SIG_IGN);
     kill(0, SIGTERM);
@@ -86,17 +90,27 @@ static void *run_half(void *of)
     return NULL;
 }
 
+static struct pair_device open_with(const char *local)
+{
+    if (local)
+        CHECK(!setenv("FERROCE_LOCAL", local, 1));
+    return pair_open();
+}
+
 /* Runs the senders, the receivers, or both. */
-static void run(int lanes, int sockets[LANES][2], bool senders, bool receivers)
+static void run(int lanes, int sockets[LANES][2], const char *link, bool senders, bool receivers)
 {
     struct half halves[LANES][2];
     pthread_t threads[LANES][2];
-    struct pair_device device = pair_open();
+    bool mixed = link && !strcmp(link, "mixed"), rings = link && (mixed || !strcmp(link, "rings"));
+    struct pair_device devices[2] = { open_with(rings ? "memory" : link) };
+    devices[1] = mixed ? open_with("sockets") : devices[0];
     for (int i = 0; i < lanes; i++)
         for (int side = 0; side < 2; side++)
             if (side ? receivers : senders) {
                 halves[i][side] = (struct half){
-                    .lane = i, .control = sockets[i][side], .sender = !side, .device = device,
+                    .lane = i, .control = sockets[i][side], .sender = !side,
+                    .device = devices[i % 3 == 1 || (i % 3 == 2 && side)],
                 };
                 CHECK(!pthread_create(&threads[i][side], NULL, run_half, &halves[i][side]));
             }
@@ -104,7 +118,8 @@ static void run(int lanes, int sockets[LANES][2], bool senders, bool receivers)
         for (int side = 0; side < 2; side++)
             if (side ? receivers : senders)
                 CHECK(!pthread_join(threads[i][side], NULL));
-    CHECK(!ibv_dealloc_pd(device.pd) && !ibv_close_device(device.context));
+    for (int i = 0; i <= mixed; i++)
+        CHECK(!ibv_dealloc_pd(devices[i].pd) && !ibv_close_device(devices[i].context));
 }
 
 static void report(int seconds, int lanes, int processes)
@@ -113,8 +128,8 @@ static void report(int seconds, int lanes, int processes)
     printf("seed %lu, %d s, %d lanes, %d process%s\n", (unsigned long)run_seed, seconds, lanes, processes,
            processes > 1 ? "es" : "");
     for (int service = 0; service < SERVICES; service++) {
-        printf("%-12s %6ld lives, %5ld halves ended abruptly:", services[service], (long)counts->lives[service],
-               (long)counts->abrupt[service]);
+        printf("%-12s %6ld lives, %5ld halves ended abruptly, %6ld RESETs:", services[service],
+               (long)counts->lives[service], (long)counts->abrupt[service], (long)counts->resets[service]);
         for (int kind = 0; kind < KINDS; kind++) {
             total += counts->done[service][kind];
             if (counts->done[service][kind])
@@ -129,7 +144,8 @@ static void report(int seconds, int lanes, int processes)
 int main(int argc, char **argv)
 {
     int seconds = 10, lanes = 4, processes = 1, option, sockets[LANES][2], status = 0;
-    while ((option = getopt(argc, argv, "s:t:l:p:")) != -1) {
+    const char *link = NULL;
+    while ((option = getopt(argc, argv, "s:t:l:p:k:")) != -1) {
         if (option == 's')
             run_seed = strtoull(optarg, NULL, 0);
         else if (option == 't')
@@ -138,11 +154,13 @@ int main(int argc, char **argv)
             lanes = atoi(optarg);
         else if (option == 'p')
             processes = atoi(optarg);
+        else if (option == 'k' && (!strcmp(optarg, "rings") || !strcmp(optarg, "sockets") || !strcmp(optarg, "mixed")))
+            link = optarg;
         else
             return 2;
     }
     if (optind < argc || seconds < 1 || lanes < 1 || lanes > LANES || processes < 1 || processes > 2) {
-        fprintf(stderr, "usage: stress [-s SEED] [-t SECONDS] [-l LANES] [-p 1|2]\n");
+        fprintf(stderr, "usage: stress [-s SEED] [-t SECONDS] [-l LANES] [-p 1|2] [-k rings|sockets|mixed]\n");
         return 2;
     }
     setpgid(0, 0);
@@ -156,10 +174,10 @@ int main(int argc, char **argv)
     signal(SIGALRM, stuck);
     alarm(seconds + GRACE);
     if (processes == 2 && !child) {
-        run(lanes, sockets, false, true);
+        run(lanes, sockets, link, false, true);
         return 0;
     }
-    run(lanes, sockets, true, processes == 1);
+    run(lanes, sockets, link, true, processes == 1);
     if (processes == 2)
         CHECK(waitpid(child, &status, 0) == child);
     report(seconds, lanes, processes);

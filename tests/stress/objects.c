@@ -58,14 +58,31 @@ void create_objects(struct half *h)
         .pd = h->device.pd, .xrcd = h->xrcd,
     };
     MUST(h, h->qp = ibv_create_qp_ex(h->device.context, &init));
+    h->me = (struct card){ .qpn = h->qp->qp_num, .rkey = h->mr->rkey, .address = (uintptr_t)h->memory };
+    if (life->service == XRC && h->srq)
+        MUST(h, !ibv_get_srq_num(h->srq, &h->me.srqn));
+}
+
+void reset(struct half *h)
+{
+    struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+    MUST(h, !ibv_modify_qp(h->qp, &attr, IBV_QP_STATE));
+    counts->resets[h->life->service]++;
+}
+
+void initialise(struct half *h)
+{
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = PAIR_QKEY, .qp_access_flags = PAIR_ACCESS,
     };
     MUST(h, !ibv_modify_qp(h->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                                         (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
-    h->me = (struct card){ .qpn = h->qp->qp_num, .rkey = h->mr->rkey, .address = (uintptr_t)h->memory };
-    if (life->service == XRC && h->srq)
-        MUST(h, !ibv_get_srq_num(h->srq, &h->me.srqn));
+                                         (h->qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
+}
+
+/* Far from that of the round before, whose last packets may still be on their way. */
+static uint32_t first_psn(struct half *h)
+{
+    return (h->life->seed + h->round * (uint64_t)(0x1000000 / ROUNDS)) & 0xffffff;
 }
 
 void connect_objects(struct half *h)
@@ -76,14 +93,14 @@ void connect_objects(struct half *h)
     exchange(h, &h->me, &h->you, sizeof h->me);
     struct ibv_ah_attr address = pair_address(&h->device);
     struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_RTR, .path_mtu = h->life->mtu, .rq_psn = PAIR_PSN, .ah_attr = address,
+        .qp_state = IBV_QPS_RTR, .path_mtu = h->life->mtu, .rq_psn = first_psn(h), .ah_attr = address,
         .dest_qp_num = h->you.qpn, .max_dest_rd_atomic = h->life->reads, .min_rnr_timer = 1 /* 0.01 ms */,
     };
     MUST(h, !ibv_modify_qp(h->qp, &attr, IBV_QP_STATE |
                                          (ud ? 0 : IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN) |
                                          (responds ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
     attr = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTS, .sq_psn = PAIR_PSN, .max_rd_atomic = h->life->reads, .retry_cnt = 7,
+        .qp_state = IBV_QPS_RTS, .sq_psn = first_psn(h), .max_rd_atomic = h->life->reads, .retry_cnt = 7,
         .rnr_retry = 7 /* unlimited */,
         /* 1 s, so that a peer that is not scheduled is not considered dead; 134 ms with injected loss. */
         .timeout = faulty() ? 15 : 18,
@@ -91,13 +108,13 @@ void connect_objects(struct half *h)
     MUST(h, !ibv_modify_qp(h->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |
                                          (requests ? IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0) |
                                          (requests || responds ? IBV_QP_TIMEOUT : 0)));
-    if (ud)
+    if (ud && !h->ah)
         MUST(h, h->ah = ibv_create_ah(h->device.pd, &address));
 }
 
-void destroy_objects(struct half *h, bool with_qp)
+void destroy_objects(struct half *h)
 {
-    if (with_qp)
+    if (h->qp)
         MUST(h, !ibv_destroy_qp(h->qp));
     if (h->srq)
         MUST(h, !ibv_destroy_srq(h->srq));

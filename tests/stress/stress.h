@@ -11,7 +11,8 @@
 #include <stdbool.h>
 
 enum {
-    OPERATIONS = 32,   /* per life, at most */
+    ROUNDS = 4,        /* per life, at most */
+    OPERATIONS = 32,   /* per round, at most */
     LENGTH = 8000,     /* bytes per operation, at most */
     DATAGRAM = 1024,
     DATAGRAM_MTU = IBV_MTU_1024,
@@ -31,7 +32,8 @@ struct operation {
     uint32_t length;
 };
 
-/* A life: the objects of two halves from creation to destruction. Both halves derive all of it from the same seed. */
+/* A life: the objects of two halves from creation to destruction. Its rounds each begin with connecting the queue pairs and
+ * end with RESET; after the last, they are destroyed. Both halves derive all of it from the same seed. */
 struct life {
     uint64_t seed;
     enum service service;
@@ -40,7 +42,9 @@ struct life {
     struct operation operations[OPERATIONS];
     bool events;  /* waits for completion events instead of polling */
     bool late;    /* receives are posted while messages are in flight: RNR */
-    bool abrupt;  /* ends in the middle */
+    int rounds;
+    bool abrupt[ROUNDS]; /* the round ends in the middle */
+    bool destroys;       /* at an abrupt end, without RESET before */
     bool sender_first;
 };
 
@@ -52,7 +56,7 @@ struct card {
 
 /* One half of a lane: the sender, or the receiver. */
 struct half {
-    int lane, control;
+    int lane, control, round;
     bool sender;
     struct pair_device device;
     struct ibv_xrcd *xrcd;
@@ -69,7 +73,7 @@ struct half {
 
 /* Counters of all threads of all processes. */
 struct counts {
-    atomic_long lives[SERVICES], abrupt[SERVICES], done[SERVICES][KINDS], bytes, lost, churned;
+    atomic_long lives[SERVICES], abrupt[SERVICES], resets[SERVICES], done[SERVICES][KINDS], bytes, lost, churned;
 };
 
 extern struct counts *counts;
@@ -92,8 +96,10 @@ void run_life(struct half *);
 
 /* objects.c */
 void create_objects(struct half *);
+void reset(struct half *);
+void initialise(struct half *);
 void connect_objects(struct half *);
-void destroy_objects(struct half *, bool with_qp);
+void destroy_objects(struct half *);
 void exchange(struct half *, const void *out, void *in, size_t size);
 void meet(struct half *); /* waits for the other half */
 

@@ -44,13 +44,13 @@ fn stress_between_two_processes() {
 }
 
 #[test]
-fn stress_in_one_process_with_faults() {
-    stress(&["-s", "3", "-t", "3"], &[FAULTS]);
+fn stress_over_sockets_with_faults() {
+    stress(&["-s", "3", "-t", "3", "-k", "sockets"], &[FAULTS]);
 }
 
 #[test]
-fn stress_between_two_processes_with_faults() {
-    stress(&["-s", "4", "-t", "3", "-p", "2"], &[FAULTS]);
+fn stress_between_two_processes_over_mixed_links_with_faults() {
+    stress(&["-s", "4", "-t", "3", "-p", "2", "-k", "mixed"], &[FAULTS]);
 }
 
 #[test]
@@ -59,6 +59,6 @@ fn stress_with_shards() {
 }
 
 #[test]
-fn stress_between_two_processes_with_shards_and_faults() {
-    stress(&["-s", "6", "-t", "3", "-p", "2"], &[SHARDS, FAULTS]);
+fn stress_between_two_processes_over_sockets_with_shards_and_faults() {
+    stress(&["-s", "6", "-t", "3", "-p", "2", "-k", "sockets"], &[SHARDS, FAULTS]);
 }
