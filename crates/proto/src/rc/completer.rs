@@ -55,7 +55,10 @@ impl Requester {
         match info.operation {
             opcode::Operation::Acknowledge => {
                 let Some(aeth) = packet.extensions.aeth else { return Ok(()) };
-                self.credits(aeth.syndrome, aeth.msn.0);
+                // The credits of an older ACK are out of date. The last one may be repeated with new credits (IBA 9.7.7.2).
+                if sequence >= self.unacknowledged.before() {
+                    self.credits(aeth.syndrome, aeth.msn.0);
+                }
                 match aeth.syndrome.kind() {
                     SyndromeKind::Ack(_) => {
                         self.acknowledge(now, sequence.plus(1), config, done);

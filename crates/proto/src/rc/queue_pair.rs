@@ -13,6 +13,8 @@ use ferroce_wire::transport::{Aeth, Bth};
 use super::keepalive::{Keepalive, Silent};
 use super::requester::{Requester, Sending};
 use super::responder::{Message, Refused, Responder};
+#[cfg(test)]
+use super::sequence::Sequence;
 use super::whole::Whole;
 use crate::budget::{Budget, InFlight, Pending, Progress};
 use crate::congestion::{Congestion, NotificationPacer, RateControl, cost};
@@ -378,7 +380,10 @@ impl QueuePair {
 
     /// Handles an ICMP "port unreachable" for the packet with this PSN.
     pub fn handle_unreachable(&mut self, now: Instant, psn: Psn) {
-        self.keepalive.on_unreachable(now);
+        // ICMP is not authenticated: only an error that quotes the keepalive is an answer to it.
+        if psn == self.requester.unacknowledged.before().psn() {
+            self.keepalive.on_unreachable(now);
+        }
         let done = &mut self.send_done;
         let config = &self.config;
         if self.fault.is_none()
@@ -558,6 +563,12 @@ impl QueuePair {
             send_psn: requester.next.psn(),
             receive_psn: self.responder.expected_psn(),
         }
+    }
+
+    /// The PSN after the newest acknowledged one, and the PSN after the newest that was ever sent.
+    #[cfg(test)]
+    pub(super) fn unacknowledged(&self) -> [Psn; 2] {
+        [self.requester.unacknowledged, self.requester.newest].map(Sequence::psn)
     }
 
     /// The same, from the queue.

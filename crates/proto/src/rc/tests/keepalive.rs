@@ -77,14 +77,31 @@ fn lost_keepalives_are_repeated() {
 fn a_network_error_counts_as_no_answer() {
     let mut pair = watching(Faults { loss: 1_000, ..Faults::default() }, |_| ());
     pair.run_for(INTERVAL);
+    // The keepalive has the PSN before the first request's.
+    let psn = pair.hosts[0].qp.config().send_psn.add(0xff_ffff);
     for _ in 0..=RETRIES {
         assert_eq!(pair.hosts[0].qp.fault(), None);
-        let psn = pair.hosts[0].qp.config().send_psn;
         pair.hosts[0].qp.handle_unreachable(pair.now, psn);
         pair.hosts[0].qp.handle_timeout(pair.now);
         pair.drain();
     }
     assert!(pair.hosts[0].qp.is_peer_lost());
+}
+
+/// ICMP is not authenticated: an error counts only if it quotes the keepalive.
+#[test]
+fn a_network_error_for_another_packet_does_not_count() {
+    let mut pair = watching(Faults { loss: 1_000, ..Faults::default() }, |_| ());
+    pair.run_for(INTERVAL);
+    assert_eq!(keepalives(&pair, 0).len(), 1);
+    for ahead in 0..1000 {
+        let psn = pair.hosts[0].qp.config().send_psn.add(ahead);
+        pair.hosts[0].qp.handle_unreachable(pair.now, psn);
+        pair.hosts[0].qp.handle_timeout(pair.now);
+        pair.drain();
+    }
+    assert_eq!(keepalives(&pair, 0).len(), 1);
+    assert_eq!(pair.hosts[0].qp.fault(), None);
 }
 
 /// Traffic in either direction shows that the peer is there.
