@@ -275,10 +275,17 @@ pub(crate) enum Command {
     /// List the devices: one per network interface with an address
     ///
     /// Every interface that is up and has an address is a device. Needs no privilege and no RDMA hardware.
+    ///
+    /// The loopback addresses belong to the first device. The loopback interface is a device only if there is no other, or
+    /// if FERROCE_DEVICES names it. The path MTU follows the MTU of the interface, and is the port's active MTU, which programs
+    /// without the connection manager use. Between processes of one host, the connection manager uses 4096.
     #[command(after_help = after(DEVICES_EXAMPLES))]
     Devices(DevicesArgs),
 
     /// Show the attributes of a device, as ibv_devinfo does
+    ///
+    /// active_mtu is the path MTU to other hosts. Programs without the connection manager, such as ibv_rc_pingpong and
+    /// perftest, read it and use it within one host, too, where the connection manager uses 4096.
     #[command(after_help = after(DEVINFO_EXAMPLES))]
     Devinfo(DevinfoArgs),
 

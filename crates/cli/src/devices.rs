@@ -78,8 +78,9 @@ pub(crate) fn run(args: &DevicesArgs, screen: &Screen) -> ExitStatus {
         screen.complain("no device: no network interface is up with an address; bring one up with `ip link set DEV up`");
         return ExitStatus::Failure;
     }
-    let result = table(&rows, screen, &mut output).map(|()| ExitStatus::Success);
-    ExitStatus::of_output(result, screen)
+    let result =
+        table(&rows, screen, &mut output).and_then(|()| explain(&rows, screen, &mut output));
+    ExitStatus::of_output(result.map(|()| ExitStatus::Success), screen)
 }
 
 fn table(rows: &[Row], screen: &Screen, output: &mut impl Write) -> io::Result<()> {
@@ -118,6 +119,18 @@ fn table(rows: &[Row], screen: &Screen, output: &mut impl Write) -> io::Result<(
         }
     }
     Ok(())
+}
+
+/// What the table does not say of peers on this host, which packets reach by the loopback interface.
+fn explain(rows: &[Row], screen: &Screen, output: &mut impl Write) -> io::Result<()> {
+    let Some(first) = rows.first().filter(|first| first.interface != "lo") else { return Ok(()) };
+    let mut text = format!("127.0.0.1 and ::1 belong to {}.", first.name);
+    if rows.iter().any(|row| row.path_mtu.is_some_and(|bytes| bytes < 4096)) {
+        text += " The path MTU is that to other hosts, and that of programs which use the port's active MTU. Between processes of \
+                 this host, the connection manager uses 4096.";
+    }
+    writeln!(output)?;
+    wrap(&text, screen.width.unwrap_or(100)).iter().try_for_each(|line| writeln!(output, "{line}"))
 }
 
 /// The column where addresses start, given `before` columns before them, and their lines: beside the other columns if

@@ -111,6 +111,7 @@ impl Adapter {
 
     /// Returns the route of management packets from a link to a GID.
     pub(crate) fn route_to(&self, link: u8, destination: Gid) -> Result<Route, RouteError> {
+        let link = self.port.link_toward(link, destination.to_ip());
         self.route_from(link, &AddressVector { destination, ..AddressVector::default() })
     }
 }

@@ -24,10 +24,11 @@ pub use listing::{Names, NotNames};
 /// use ferroce::{Context, Device, Options};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// // By an address of this host; the index says which entry of the GID table that is.
+/// // By an address of this host; the index says which entry of the GID table to send from. The loopback addresses belong to
+/// // the first device.
 /// let (device, gid_index) = Device::with_address("127.0.0.1:0".parse()?)?;
-/// let entry = device.gids()[usize::from(gid_index)];
-/// assert!(entry.address.ip().is_loopback());
+/// assert_eq!(device, ferroce::devices()?[0]);
+/// assert!(usize::from(gid_index) < device.gids().len());
 ///
 /// // By the name of the interface, or of the device.
 /// assert_eq!(Device::named("lo")?.name(), "ferroce_lo");
@@ -105,13 +106,26 @@ impl Device {
         Self::with_address(source)
     }
 
-    /// Returns the device with this address, and the index of its GID. For a loopback address, that is the device of the
-    /// loopback interface, listed or not.
+    /// Returns the device with this address, and the index of the GID to send from.
+    ///
+    /// A loopback address belongs to the first device, as with `rdma_cm`. Unless that is the loopback interface itself, the
+    /// address is not in its GID table, and the index is that of its first GID of the same family, else 0: packets to a
+    /// loopback address have a loopback source, whatever the source GID.
     ///
     /// # Errors
     ///
     /// When no interface has the address.
     pub fn with_address(address: SocketAddr) -> Result<(Self, u8), OpenError> {
+        if address.ip().is_loopback() {
+            let first = devices()?.into_iter().next();
+            let family = |ip: IpAddr| ip.is_ipv4() == address.is_ipv4();
+            let carries = |device: &Self| device.loopback.iter().any(|own| family(own.ip));
+            if let Some(device) = first.filter(carries) {
+                let own = device.gids().iter().position(|entry| family(entry.address.ip()));
+                let index = own.and_then(|index| u8::try_from(index).ok()).unwrap_or(0);
+                return Ok((device, index));
+            }
+        }
         let interface = ferroce_sys::interface::interface_of(address)?;
         let device = Listing::read()?.device(&interface);
         let addresses: Vec<_> = device.gids().iter().map(|entry| entry.address.ip()).collect();
@@ -119,24 +133,6 @@ impl Device {
             Some(index) => Ok((device, index)),
             None => Err(OpenError::NoAddress { interface: device.interface.name }),
         }
-    }
-
-    /// Returns the device that carries a local address: for a loopback address, the first device.
-    ///
-    /// # Errors
-    ///
-    /// When no interface has the address.
-    pub(crate) fn carrying(address: SocketAddr) -> Result<Self, OpenError> {
-        if address.ip().is_loopback() {
-            let first = devices()?.into_iter().next();
-            let carries = |device: &Self| {
-                device.loopback.iter().any(|own| own.ip.is_ipv4() == address.is_ipv4())
-            };
-            if let Some(device) = first.filter(carries) {
-                return Ok(device);
-            }
-        }
-        Ok(Self::with_address(address)?.0)
     }
 
     /// Returns all addresses of the device: those of its GID table, in that order, then loopback addresses.

@@ -20,9 +20,10 @@ pub fn disconnect_orphans(ledger: &Path, options: &Options) -> usize {
     for (local, notice) in records {
         if !open.iter().any(|(gid, ..)| *gid == local) {
             let address = std::net::SocketAddr::new(local.to_ip(), 0);
-            let Ok((device, index)) = Device::with_address(address) else { continue };
+            let Ok((device, _)) = Device::with_address(address) else { continue };
             let Ok(context) = Context::open(&device, options) else { continue };
-            open.push((local, context, index));
+            let Some(link) = context.adapter().port.link_of(address.ip()) else { continue };
+            open.push((local, context, link));
         }
         let Some((_, context, link)) = open.iter().find(|(gid, ..)| *gid == local) else {
             continue;

@@ -2,8 +2,8 @@
 
 use ferroce::{
     AccessFlags, AckTimeout, AddressHandle, AddressVector, Capabilities, CompletionQueue, Context,
-    Data, Gid, Immediate, MemoryRegion, Operation as Verb, ProtectionDomain, Psn, QKey, Qpn,
-    QueuePair, QueuePairAttributes, QueuePairOptions, RKey, ReceiveRequest, RemoteAddress,
+    Data, Gid, Immediate, MemoryRegion, Operation as Verb, PathMtu, ProtectionDomain, Psn, QKey,
+    Qpn, QueuePair, QueuePairAttributes, QueuePairOptions, RKey, ReceiveRequest, RemoteAddress,
     RnrRetry, RnrTimer, SendRequest, ServiceType, SharedReceiveQueue, UdSendRequest,
     VirtualAddress, WorkId, XrcDomain, clock,
 };
@@ -269,7 +269,8 @@ fn bring_up(
         port: Some(1),
         queue_key: Some(QUEUE_KEY),
         path: Some(path),
-        path_mtu: Some(qp.context().mtu()),
+        // The QP lowers it to what the path has: only to this host, that is more than the active MTU.
+        path_mtu: Some(PathMtu::MTU_4096),
         destination: Some(peer),
         receive_psn: Some(receive_psn),
         send_psn: Some(send_psn),

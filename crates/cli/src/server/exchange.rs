@@ -28,9 +28,9 @@ struct Made<'a> {
 
 /// Serves one client at a time.
 pub(super) fn serve(address: SocketAddr, reporter: &Reporter) -> Result<(), Failure> {
-    let (device, index) = Device::with_address(address)?;
+    let (device, _) = Device::with_address(address)?;
     let context = Context::open(&device, &Options::from_env()?)?;
-    let server = Server::new(&context, index, ServerConfig::new(present(&context)))?;
+    let server = Server::new(&context, address.ip(), ServerConfig::new(present(&context)))?;
     reporter.report(&Report::Listening { address });
     let text = format!("{} serves set-up exchanges on {}", device.name(), address.ip());
     Session::new(reporter).say("setup", text);

@@ -5,6 +5,9 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::support::FERROCE;
+use crate::support::scratch::{Scratch, success};
+
 fn ferroce(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ferroce")).args(arguments).output().unwrap()
 }
@@ -106,4 +109,48 @@ fn discover_finds_a_responding_host() {
     assert_eq!(host["transports"], serde_json::json!(["RC", "UC", "UD", "XRC"]));
     assert_eq!(host["id"], responder.id());
     assert!(host["round_trip_ns"].as_u64().unwrap() > 0);
+}
+
+/// A host with an Ethernet interface. `ferroce perf` and `workload` set up queue pairs without the connection manager.
+const BESIDE_ETHERNET: &str = r#"
+    set -e
+    ip link add eth0 type veth peer name other || exit 77
+    ip link set eth0 addrgenmode none up
+    ip link set other addrgenmode none up
+    ip address add 192.0.2.1/24 dev eth0
+    "$1" devices
+    "$1" demo --capture cm.pcapng
+    "$1" demo --set-up exchange --capture exchange.pcapng
+    "$1" perf write bw --duration 60min >perf.txt &
+    perf=$!
+    trap "kill $perf" EXIT
+    until "$1" stat --json | tee stat.json | grep -q '"queue_pairs": \[$'; do :; done
+    "$1" top --once --interval 10ms
+    "$1" devinfo
+"#;
+
+#[test]
+fn all_commands_have_one_device_for_the_loopback_addresses() {
+    let scratch = Scratch::new("one-device");
+    let arguments = ["-c", BESIDE_ETHERNET, "sh", FERROCE];
+    let Some(output) = scratch.in_namespace("sh", &arguments) else { return };
+    if output.status.code() == Some(77) {
+        return ferroce_test_support::skip("cannot create a veth pair");
+    }
+    let text = success(&output);
+    let published = std::fs::read_to_string(scratch.path("stat.json")).unwrap();
+    assert!(!text.contains("ferroce_lo") && !published.contains("ferroce_lo"), "{text}{published}");
+    for part in [
+        "127.0.0.1 and ::1 belong to ferroce_eth0.",
+        "ADDR_RESOLVED: routed through ferroce_eth0",
+        "Open ferroce_eth0",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(published.contains("ferroce_eth0"), "{published}");
+    for capture in ["cm.pcapng", "exchange.pcapng"] {
+        let bytes = std::fs::read(scratch.path(capture)).unwrap();
+        let names = |name: &[u8]| bytes.windows(name.len()).any(|found| found == name);
+        assert!(names(b"ferroce_eth0") && !names(b"ferroce_lo"), "{capture}");
+    }
 }

@@ -34,7 +34,7 @@ fn local_links(
     options: &Options,
 ) -> Result<Vec<LocalLink>, Error> {
     if !address.ip().is_unspecified() {
-        let device = Device::carrying(address)?;
+        let (device, _) = Device::with_address(address)?;
         return Ok(vec![LocalLink::open(&device, address.ip(), options)?]);
     }
     let (mut found, mut failed) = (Vec::new(), None);
@@ -212,7 +212,7 @@ impl CmId {
             Some(local_link) => local_link.toward(destination.ip()),
             None => {
                 let source = route::source_for(destination)?;
-                let device = Device::carrying(source)?;
+                let (device, _) = Device::with_address(source)?;
                 LocalLink::open(&device, source.ip(), &self.shared().channel().options)?
             }
         };

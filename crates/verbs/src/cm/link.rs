@@ -41,11 +41,7 @@ impl LocalLink {
 
     /// Returns the link of the same device that packets to a destination leave from: loopback addresses reach each other.
     pub(super) fn toward(self, destination: IpAddr) -> Self {
-        let is_loopback = self.address().is_some_and(|own| own.ip().is_loopback());
-        let index = match destination.is_loopback() && !is_loopback {
-            true => self.adapter().port.loopback_link(destination.is_ipv4()).unwrap_or(self.index),
-            false => self.index,
-        };
+        let index = self.adapter().port.link_toward(self.index, destination);
         Self { index, ..self }
     }
 

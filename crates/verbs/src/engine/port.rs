@@ -65,6 +65,15 @@ impl Port {
         self.links.iter().position(is_it).and_then(|index| u8::try_from(index).ok())
     }
 
+    /// The link that packets from a link to this destination leave from: loopback addresses reach each other.
+    pub(crate) fn link_toward(&self, link: u8, destination: IpAddr) -> u8 {
+        let own = self.links.get(usize::from(link));
+        match destination.is_loopback() && !own.is_some_and(|own| own.address.ip().is_loopback()) {
+            true => self.loopback_link(destination.is_ipv4()).unwrap_or(link),
+            false => link,
+        }
+    }
+
     /// Whether an address belongs to this host, as far as the device knows.
     pub(super) fn is_here(&self, host: IpAddr) -> bool {
         host.is_loopback() || self.has_address(host)

@@ -3,7 +3,9 @@
 use ferroce_proto::setup::SetupError;
 use ferroce_sys::errno::{ECONNREFUSED, EINVAL, ENODEV, ETIMEDOUT};
 
-use super::{CreateError, ModifyError, MulticastError, RouteError, SystemError, WaitError};
+use super::{
+    CreateError, ModifyError, MulticastError, OpenError, RouteError, SystemError, WaitError,
+};
 
 /// Why a set-up exchange, or a call of its client or server, failed.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +29,9 @@ pub enum Error {
     /// The device is closed, or the process is a child that has not opened it.
     #[error("the device is closed")]
     Closed,
+    /// The device does not have the address.
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// There is no route to the peer.
     #[error(transparent)]
     Route(#[from] RouteError),
@@ -55,6 +60,7 @@ impl Error {
             Self::Exchange(_) => ECONNREFUSED,
             Self::WrongStep | Self::UnknownRequest | Self::Xrc | Self::NoMulticast => EINVAL,
             Self::Closed => ENODEV,
+            Self::Open(error) => error.errno(),
             Self::Route(error) => error.errno(),
             Self::Create(error) => error.errno(),
             Self::Modify(error) => error.errno(),

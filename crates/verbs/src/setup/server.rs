@@ -1,6 +1,7 @@
 //! The server of set-up exchanges.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -14,7 +15,7 @@ use ferroce_wire::setup::{QpType, Status};
 use super::search::listener;
 use super::{MAX_MESSAGE_LEN, Side, states};
 use crate::context::Context;
-use crate::error::{SetupExchangeError as Error, WaitError};
+use crate::error::{OpenError, SetupExchangeError as Error, WaitError};
 use crate::event_queue::EventQueue;
 use crate::queue_pair::QueuePair;
 use crate::region::MemoryRegion;
@@ -24,7 +25,7 @@ use crate::sync::lock;
 #[derive(Debug)]
 pub struct Server {
     context: Context,
-    source_index: u8,
+    link: u8,
     events: Arc<EventQueue<ServerEvent>>,
     /// Resources of exchanges that are not connected yet, created by [`Server::accept`].
     pending: Mutex<HashMap<ExchangeHandle, Pending>>,
@@ -88,19 +89,22 @@ pub struct Accepted {
 }
 
 impl Server {
-    /// Serves the address with this index in the GID table. [`super::present`] makes the device of a configuration.
+    /// Serves an address of the device. [`super::present`] makes the device of a configuration.
     ///
     /// # Errors
     ///
-    /// When another process, or this one, serves it already.
-    pub fn new(context: &Context, source_index: u8, config: ServerConfig) -> Result<Self, Error> {
+    /// When the device does not have the address, or when another process, or this one, serves it already.
+    pub fn new(context: &Context, address: IpAddr, config: ServerConfig) -> Result<Self, Error> {
         let events = Arc::new(EventQueue::new()?);
         let adapter = context.adapter();
+        let link = adapter.port.link_of(address).ok_or_else(|| OpenError::NoAddress {
+            interface: context.device().interface().name.clone(),
+        })?;
         let exchanges = &adapter.management.exchanges;
-        exchanges.serve(adapter.mads(), source_index, config, Some(Arc::clone(&events)))?;
+        exchanges.serve(adapter.mads(), link, config, Some(Arc::clone(&events)))?;
         Ok(Self {
             context: context.clone(),
-            source_index,
+            link,
             events,
             pending: Mutex::default(),
             _listener: listener(context).ok(),
@@ -211,8 +215,9 @@ impl Server {
     fn handle(&self, application: &mut dyn Application, event: &ServerEvent) -> Option<Accepted> {
         match *event {
             ServerEvent::CreateQueuePair { request, peer, parameters } => {
+                let source_index = self.context.adapter().source_index(self.link);
                 let made = application.queue_pair(&peer, &parameters).and_then(|queue_pair| {
-                    Side::new(queue_pair, self.source_index).map_err(|_| Status::NO_QUEUE_PAIR)
+                    Side::new(queue_pair, source_index).map_err(|_| Status::NO_QUEUE_PAIR)
                 });
                 let made = made.and_then(|side| match side.parameters().qp_type {
                     kind if kind == parameters.qp_type => Ok(side),
@@ -269,7 +274,7 @@ impl Server {
         act: impl FnOnce(&mut setup::Server, ferroce_proto::time::Instant) -> T,
     ) -> Option<T> {
         let adapter = self.context.adapter();
-        adapter.management.exchanges.with_server(adapter.mads(), self.source_index, act)
+        adapter.management.exchanges.with_server(adapter.mads(), self.link, act)
     }
 
     fn respond(
@@ -304,6 +309,6 @@ impl AsFd for Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let adapter = self.context.adapter();
-        adapter.management.exchanges.stop_serving(adapter.mads(), self.source_index);
+        adapter.management.exchanges.stop_serving(adapter.mads(), self.link);
     }
 }

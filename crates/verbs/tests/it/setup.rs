@@ -71,7 +71,7 @@ impl Application for Factory {
 }
 
 fn serve(context: &Context) -> Server {
-    Server::new(context, source(context).0, ServerConfig::new(present(context))).unwrap()
+    Server::new(context, source(context).1.to_ip(), ServerConfig::new(present(context))).unwrap()
 }
 
 /// Connects the second device to the first, and WRITEs.
@@ -156,7 +156,7 @@ fn a_refusal_reaches_the_client() {
     let setup::Error::Exchange(SetupError::Refused(refused)) = error else { panic!("{error}") };
     assert_eq!((refused.phase, refused.status), (Phase::Connection, setup::Status::REJECTED));
     // An address has one server.
-    let taken = Server::new(&other, index, ServerConfig::new(present(&other))).unwrap_err();
+    let taken = Server::new(&other, gid.to_ip(), ServerConfig::new(present(&other))).unwrap_err();
     assert!(matches!(taken, setup::Error::System(_)), "{taken}");
 }
 
