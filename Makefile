@@ -2,8 +2,8 @@
 #
 #   FUZZ_SECONDS          seconds for each fuzz target: 5 for `make test`, 30 for `make test-all`, 300 for `make fuzz`
 #   BENCH                 for `make microbench`: run only benchmarks whose name contains this
-#   SEED, SECONDS, LANES, LINK  for `make stress`: defaults 1, 60, 4 and all; LANES is the number of thread pairs, LINK one of
-#                          rings, sockets, mixed
+#   SEED, SECONDS, LANES  for `make stress`: defaults 1, 60 and 4; LANES is the number of thread pairs
+#   LINK, FAULTS          for `make stress`: rings, sockets or mixed; none, loss, reordering, duplication or mixed; default all
 
 SHELL := /bin/bash
 CARGO_HOME ?= $(HOME)/.cargo
@@ -72,8 +72,8 @@ soak: ## simulate hostile networks for longer (SEEDS=10000 FIRST_SEED=0 SCENARIO
 	cargo build --locked --release
 	target/release/ferroce simulate --scenario $(or $(SCENARIO),hostile) --seed $(or $(FIRST_SEED),0) --seeds $(or $(SEEDS),10000)
 
-stress: ## stress libibverbs with threads, all services and object churn (SEED=1 SECONDS=60 LANES=4 LINK=all)
-	@scripts/stress "$(or $(SEED),1)" "$(or $(SECONDS),60)" "$(or $(LANES),4)" "$(or $(LINK),all)"
+stress: ## stress libibverbs with threads, all services and object churn (SEED=1 SECONDS=60 LANES=4 LINK=all FAULTS=all)
+	@scripts/stress "$(or $(SEED),1)" "$(or $(SECONDS),60)" "$(or $(LANES),4)" "$(or $(LINK),all)" "$(or $(FAULTS),all)"
 
 # DESTDIR is prepended to PREFIX, for packaging. BUILT names a directory with existing build output.
 PREFIX ?= /usr/local

@@ -309,12 +309,10 @@ static void end_abruptly(struct half *h)
     bool first = h->sender == h->life->sender_first;
     if (!first)
         meet(h);
-    if (is_last(h) && h->life->destroys) {
-        MUST(h, !ibv_destroy_qp(h->qp));
-        h->qp = NULL;
-    } else {
+    if (is_last(h) && h->life->destroys)
+        destroy_queue_pair(h);
+    else
         reset(h);
-    }
     memset(h->memory, 0xd1, SIZE);
     /* Messages received by an XRC target belong to the SRQ, and stay. */
     while (h->life->service == XRC && !h->sender && ibv_poll_cq(h->cq, 1, &wc))

@@ -9,7 +9,8 @@
  * -k chooses the link, which is otherwise that of FERROCE_LOCAL. With "mixed", each process has a device with rings and one
  * without: a third of the lanes uses rings, a third sockets, and a third sockets at the device that has rings.
  *
- * At the end it prints what was done. Status 0: all as it has to be; 1: something was not, and is said; 2: bad arguments.
+ * At the end it prints what was done. Status 0: all as it has to be; 1: something was not, and is said; 2: bad arguments. The
+ * first wrong byte or completion ends the program.
  */
 #include "stress.h"
 
@@ -124,7 +125,7 @@ static void run(int lanes, int sockets[LANES][2], const char *link, bool senders
 
 static void report(int seconds, int lanes, int processes)
 {
-    long total = 0;
+    long total = 0, resets = 0;
     printf("seed %lu, %d s, %d lanes, %d process%s\n", (unsigned long)run_seed, seconds, lanes, processes,
            processes > 1 ? "es" : "");
     for (int service = 0; service < SERVICES; service++) {
@@ -135,10 +136,13 @@ static void report(int seconds, int lanes, int processes)
             if (counts->done[service][kind])
                 printf(" %s %ld", kinds[kind], (long)counts->done[service][kind]);
         }
+        resets += counts->resets[service];
         puts("");
     }
-    printf("%ld operations, %ld bytes checked, %ld unreliable messages lost, %ld other objects created and destroyed\n", total,
-           (long)counts->bytes, (long)counts->lost, (long)counts->churned);
+    printf("%ld operations, %ld bytes checked, 0 wrong bytes, %ld resets, %ld reconnects, %ld destroys of queue pairs, "
+           "%ld unreliable messages lost, %ld other objects created and destroyed\n",
+           total, (long)counts->bytes, resets, (long)counts->reconnects, (long)counts->destroyed, (long)counts->lost,
+           (long)counts->churned);
 }
 
 int main(int argc, char **argv)

@@ -63,6 +63,13 @@ void create_objects(struct half *h)
         MUST(h, !ibv_get_srq_num(h->srq, &h->me.srqn));
 }
 
+void destroy_queue_pair(struct half *h)
+{
+    MUST(h, !ibv_destroy_qp(h->qp));
+    h->qp = NULL;
+    counts->destroyed++;
+}
+
 void reset(struct half *h)
 {
     struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
@@ -108,6 +115,7 @@ void connect_objects(struct half *h)
     MUST(h, !ibv_modify_qp(h->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |
                                          (requests ? IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0) |
                                          (requests || responds ? IBV_QP_TIMEOUT : 0)));
+    counts->reconnects += h->round > 0;
     if (ud && !h->ah)
         MUST(h, h->ah = ibv_create_ah(h->device.pd, &address));
 }
@@ -115,7 +123,7 @@ void connect_objects(struct half *h)
 void destroy_objects(struct half *h)
 {
     if (h->qp)
-        MUST(h, !ibv_destroy_qp(h->qp));
+        destroy_queue_pair(h);
     if (h->srq)
         MUST(h, !ibv_destroy_srq(h->srq));
     MUST(h, !ibv_destroy_cq(h->cq));

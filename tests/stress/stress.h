@@ -73,7 +73,8 @@ struct half {
 
 /* Counters of all threads of all processes. */
 struct counts {
-    atomic_long lives[SERVICES], abrupt[SERVICES], resets[SERVICES], done[SERVICES][KINDS], bytes, lost, churned;
+    atomic_long lives[SERVICES], abrupt[SERVICES], resets[SERVICES], done[SERVICES][KINDS];
+    atomic_long reconnects, destroyed, bytes, lost, churned;
 };
 
 extern struct counts *counts;
@@ -99,6 +100,7 @@ void create_objects(struct half *);
 void reset(struct half *);
 void initialise(struct half *);
 void connect_objects(struct half *);
+void destroy_queue_pair(struct half *);
 void destroy_objects(struct half *);
 void exchange(struct half *, const void *out, void *in, size_t size);
 void meet(struct half *); /* waits for the other half */

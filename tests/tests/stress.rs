@@ -26,6 +26,11 @@ fn stress(arguments: &[&str], variables: &[(&str, &str)]) {
         let lives = line.and_then(|line| line.trim_start().split(' ').next());
         assert!(lives.is_some_and(|lives| lives != "0"), "{service}: {said}");
     }
+    for kind in ["resets", "reconnects", "destroys"] {
+        let number =
+            said.split(&format!(" {kind}")).next().and_then(|before| before.rsplit(' ').next());
+        assert!(number.is_some_and(|number| number != "0"), "{kind}: {said}");
+    }
 }
 
 /// Injected faults.
@@ -34,13 +39,13 @@ const FAULTS: (&str, &str) = ("FERROCE_FAULTS", "loss=2%,duplication=1%,reorderi
 const SHARDS: (&str, &str) = ("FERROCE_SHARDS", "3");
 
 #[test]
-fn stress_in_one_process() {
-    stress(&["-s", "1", "-t", "3"], &[]);
+fn stress_over_rings() {
+    stress(&["-s", "1", "-t", "3", "-k", "rings"], &[]);
 }
 
 #[test]
-fn stress_between_two_processes() {
-    stress(&["-s", "2", "-t", "3", "-p", "2"], &[]);
+fn stress_between_two_processes_over_sockets() {
+    stress(&["-s", "2", "-t", "3", "-p", "2", "-k", "sockets"], &[]);
 }
 
 #[test]
@@ -54,11 +59,11 @@ fn stress_between_two_processes_over_mixed_links_with_faults() {
 }
 
 #[test]
-fn stress_with_shards() {
-    stress(&["-s", "5", "-t", "3"], &[SHARDS]);
+fn stress_between_two_processes_over_rings_with_shards_and_faults() {
+    stress(&["-s", "5", "-t", "3", "-p", "2", "-k", "rings"], &[SHARDS, FAULTS]);
 }
 
 #[test]
-fn stress_between_two_processes_over_sockets_with_shards_and_faults() {
-    stress(&["-s", "6", "-t", "3", "-p", "2", "-k", "sockets"], &[SHARDS, FAULTS]);
+fn stress_over_mixed_links_with_shards() {
+    stress(&["-s", "6", "-t", "3", "-k", "mixed"], &[SHARDS]);
 }
