@@ -160,10 +160,11 @@ fn prepare(local: SocketAddr, options: &Options) -> Result<(DeviceFd, Features),
     let failed = |error: Errno| Error::system("configure a UDP socket", error);
 
     // DF on every packet, whatever the route's setting: RoCE is never fragmented, and the ICRC covers the bit
-    // (IBA A17.3.1).
+    // (IBA A17.3.1). PROBE instead of DO: an ICMP error that claims a smaller path MTU, which anyone can forge, would otherwise
+    // make the kernel refuse the packets of connections that have a larger one, and these cannot change it.
     let (packet_info, packet_marks, zero_checksum) = if local.is_ipv6() {
         sockopt::set_ipv6_v6only(fd, true).map_err(failed)?;
-        sockopt::set_ipv6_mtu_discover(fd, Ipv6PathMtuDiscovery::DO).map_err(failed)?;
+        sockopt::set_ipv6_mtu_discover(fd, Ipv6PathMtuDiscovery::PROBE).map_err(failed)?;
         (
             on(options.packet_info, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
             options.packet_marks
@@ -172,7 +173,7 @@ fn prepare(local: SocketAddr, options: &Options) -> Result<(DeviceFd, Features),
             on(options.zero_checksum, SOL_UDP, libc::UDP_NO_CHECK6_RX),
         )
     } else {
-        sockopt::set_ip_mtu_discover(fd, Ipv4PathMtuDiscovery::DO).map_err(failed)?;
+        sockopt::set_ip_mtu_discover(fd, Ipv4PathMtuDiscovery::PROBE).map_err(failed)?;
         (
             on(options.packet_info, IPPROTO_IP, libc::IP_PKTINFO),
             options.packet_marks
