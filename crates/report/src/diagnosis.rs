@@ -3,8 +3,6 @@
 
 mod words;
 
-use std::collections::HashMap;
-
 use ferroce_trace::analysis::anomaly::{AnomalyKind, Severity};
 use ferroce_trace::analysis::report::{Anomaly, Conversation, FileReport};
 use ferroce_trace::render::units;
@@ -20,26 +18,20 @@ const MAX_CONVERSATIONS: usize = 100;
 
 /// The topics of a file, the most severe first.
 pub(crate) fn topics(report: &FileReport) -> Vec<Topic> {
-    let paths = ReorderingPaths::of(report);
-    let mut topics: Vec<_> =
-        WORDS.iter().filter_map(|words| topic(words, report, &paths)).collect();
+    let mut topics: Vec<_> = WORDS.iter().filter_map(|words| topic(words, report)).collect();
     topics.extend(file_topics(report));
     topics.sort_by_key(|topic| std::cmp::Reverse(topic.severity));
     topics
 }
 
-fn topic<'a>(
-    words: &'static Words,
-    report: &'a FileReport,
-    paths: &ReorderingPaths<'a>,
-) -> Option<Topic> {
-    let counts = report.conversations.iter().map(|it| (it.id, count(words, it, paths)));
+fn topic(words: &'static Words, report: &FileReport) -> Option<Topic> {
+    let counts = report.conversations.iter().map(|it| (it.id, count(words, it)));
     let found: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
     let listed = |anomaly: &&Anomaly| words.kinds.contains(&anomaly.kind);
     let is_loss = words.id == "loss";
     // Anomalies outside of conversations are counted as well; lost packets have a rule of their own.
     let count: u64 = match is_loss {
-        true => found.iter().map(|(_, count)| count).sum(),
+        true => report.losses.total(),
         false => {
             let counted =
                 words.kinds.iter().filter_map(|kind| report.anomaly_counts.get(kind.name()));
@@ -82,74 +74,16 @@ fn topic<'a>(
     })
 }
 
-/// How many packets overtook each other, and how many seem to be lost, between two addresses.
-#[derive(Debug, Default)]
-struct PathCounts {
-    reordered: u64,
-    lost: u64,
-}
-
-/// The paths between two addresses that reorder packets.
-struct ReorderingPaths<'a>(HashMap<(&'a str, &'a str), PathCounts>);
-
-impl<'a> ReorderingPaths<'a> {
-    fn of(report: &'a FileReport) -> Self {
-        let mut paths: HashMap<_, PathCounts> = HashMap::new();
-        for conversation in &report.conversations {
-            let path = paths.entry(Self::path(conversation)).or_default();
-            path.reordered += occurrences(conversation, AnomalyKind::Reordered);
-            path.lost += conversation.lost_requests.saturating_sub(conversation.doubtful_requests);
-            path.lost += occurrences(conversation, AnomalyKind::MissingResponse);
-        }
-        paths.retain(|_, counts| counts.reordered > 0);
-        Self(paths)
-    }
-
-    fn get(&self, conversation: &'a Conversation) -> Option<&PathCounts> {
-        self.0.get(&Self::path(conversation))
-    }
-
-    /// The two addresses, in the same order for both directions.
-    fn path(conversation: &'a Conversation) -> (&'a str, &'a str) {
-        let (a, b) = (conversation.a.address.as_str(), conversation.b.address.as_str());
-        if a < b { (a, b) } else { (b, a) }
-    }
-}
-
 fn occurrences(conversation: &Conversation, kind: AnomalyKind) -> u64 {
     conversation.anomalies.get(kind.name()).copied().unwrap_or(0)
 }
 
 /// Occurrences in one conversation.
-fn count<'a>(words: &Words, conversation: &'a Conversation, paths: &ReorderingPaths<'a>) -> u64 {
-    let of = |kind| occurrences(conversation, kind);
+fn count(words: &Words, conversation: &Conversation) -> u64 {
     if words.id == "loss" {
-        return lost(conversation, paths);
+        return conversation.losses.total();
     }
-    words.kinds.iter().map(|kind| of(*kind)).sum()
-}
-
-/// Packets lost in one conversation. A reliable connection sends a packet that is late again, as if it were lost. On a path
-/// that reorders, this is loss only if it happens more often than reordering.
-fn lost<'a>(conversation: &'a Conversation, paths: &ReorderingPaths<'a>) -> u64 {
-    let of = |kind| occurrences(conversation, kind);
-    let unreliable = of(AnomalyKind::MessageLost);
-    match paths.get(conversation) {
-        Some(path) if path.lost <= path.reordered => unreliable,
-        Some(_) => {
-            let requests =
-                conversation.lost_requests.saturating_sub(conversation.doubtful_requests);
-            requests + of(AnomalyKind::MissingResponse) + unreliable
-        }
-        None => {
-            let requests = match conversation.lost_requests {
-                0 => of(AnomalyKind::MissingRequest),
-                lost => lost,
-            };
-            let others = [AnomalyKind::LostAfterCapture, AnomalyKind::MissingResponse];
-            requests + others.map(of).iter().sum::<u64>() + unreliable
-        }
-    }
+    words.kinds.iter().map(|kind| occurrences(conversation, *kind)).sum()
 }
 
 /// Statements about the file as a whole.

@@ -39,6 +39,32 @@ fn a_page_is_written_for_its_owner() {
     );
 }
 
+/// The only fault of this scenario is loss; `analyze` and `report` count it alike, and name no reordering.
+#[test]
+fn losses_are_one_number() {
+    let scratch = Scratch::new("report-losses");
+    let options = "--scenario lossy:0.02 --seed 7 --service rc --connections 6 --requests 200 --largest 65536";
+    let options = ["simulate", "--capture", "x.pcapng"].into_iter().chain(options.split(' '));
+    success(&scratch.ferroce(&options.collect::<Vec<_>>()));
+    let data = |command: &str| -> Value {
+        let text = success(&scratch.ferroce(&[command, "--json", "x.pcapng"]));
+        serde_json::from_str::<Value>(&text).unwrap()["files"][0].take()
+    };
+    let (analysis, report) = (data("analyze"), data("report"));
+    let counts = &analysis["anomaly_counts"];
+    assert_eq!(counts["reordered"], Value::Null, "{counts}");
+    let topics = report["topics"].as_array().unwrap();
+    assert!(topics.iter().all(|topic| topic["id"] != "reordering"));
+    let kinds = ["missing_request", "missing_response", "lost_after_capture"];
+    let lost: u64 = kinds.iter().map(|kind| counts[kind].as_u64().unwrap()).sum();
+    let loss = topics.iter().find(|topic| topic["id"] == "loss").unwrap();
+    assert_eq!(loss["count"].as_u64(), Some(lost));
+    let losses = analysis["losses"].as_object().unwrap();
+    assert_eq!(losses.values().filter_map(Value::as_u64).sum::<u64>(), lost);
+    let said = success(&scratch.ferroce(&["analyze", "x.pcapng"]));
+    assert!(said.replace(',', "").contains(&format!("{lost} packets lost: ")), "{said}");
+}
+
 #[test]
 fn every_figure_is_a_document() {
     let scratch = Scratch::new("report-svg");

@@ -116,7 +116,8 @@ pub(super) const WORDS: &[Words] = &[
         meaning: "Packets that must have been sent are missing where this capture was taken, so they were lost before \
                   that point; or the capture has packets that their receiver misses, so they were lost after it. A \
                   reliable connection notices the gap and sends everything from the gap on again (go-back-N), which \
-                  costs time. On unreliable transports the message is gone.",
+                  costs time. On unreliable transports the message is gone. A loss that nothing reacts to, such as \
+                  that of a copy, cannot be seen in a capture and is not counted.",
         advice: "Look for full queues and drops on the path: the counters of switch ports and network cards, the \
                  receive buffer of the socket (net.core.rmem_max), and whether flow control (PFC) or ECN is set up.",
     },

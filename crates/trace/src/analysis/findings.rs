@@ -1,13 +1,14 @@
 //! The diagnosis: summarizes the anomalies of a conversation in sentences.
 
 use super::anomaly::{AnomalyKind as Kind, Severity};
+use super::losses::Losses;
 use super::report::Finding;
 use super::sink::ConversationTally;
 use super::text::count_of;
 
 /// Returns the findings about one conversation, most severe first. If `dropped`, the capture itself lost packets, and
 /// missing packets need not be the network's fault.
-pub(super) fn findings(tally: &ConversationTally, dropped: bool) -> Vec<Finding> {
+pub(super) fn findings(tally: &ConversationTally, losses: &Losses, dropped: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut report = |severity, text| findings.push(Finding { severity, text });
 
@@ -77,31 +78,24 @@ pub(super) fn findings(tally: &ConversationTally, dropped: bool) -> Vec<Finding>
         );
         report(Severity::Warning, text);
     }
-    let lost_requests = match reordered {
-        0 => tally.lost_requests,
-        _ => tally.lost_requests.saturating_sub(tally.doubtful_requests),
-    };
-    if lost_requests > 0 {
+    if losses.requests > 0 {
         let text = format!(
-            "requests are lost {location}: the first transmission of {} is missing from the capture or corrupted",
-            count_of(lost_requests, "packet")
+            "requests are lost {location}: {} missing from the capture or corrupted",
+            count_of(losses.requests, "packet")
         );
         report(Severity::Warning, text);
     }
-    // On a path that reorders, the receiver misses packets that are merely late.
-    let after = tally.count(Kind::LostAfterCapture);
-    if after > 0 && reordered == 0 {
+    if losses.after_capture > 0 {
         let text = format!(
             "packets are lost after the capture point: {} that the capture contains did not arrive",
-            count_of(after, "packet")
+            count_of(losses.after_capture, "packet")
         );
         report(Severity::Warning, text);
     }
-    let missing = tally.count(Kind::MissingResponse);
-    if missing > 0 {
+    if losses.responses > 0 {
         let text = format!(
             "responses are lost {location}: {} in READ or atomic responses",
-            count_of(missing, "gap")
+            count_of(losses.responses, "gap")
         );
         report(Severity::Warning, text);
     }
@@ -112,9 +106,9 @@ pub(super) fn findings(tally: &ConversationTally, dropped: bool) -> Vec<Finding>
             format!("the path duplicates: {} seen twice", count_of(duplicated, "packet")),
         );
     }
-    let lost = tally.count(Kind::MessageLost);
-    if lost > 0 {
-        let text = format!("packets of unreliable messages are missing: {}", count_of(lost, "gap"));
+    if losses.unreliable > 0 {
+        let gaps = count_of(losses.unreliable, "gap");
+        let text = format!("packets of unreliable messages are missing: {gaps}");
         report(Severity::Warning, text);
     }
     let probes = tally.count(Kind::Probe);

@@ -17,6 +17,7 @@ mod graph;
 mod hierarchy;
 mod identification;
 mod latency;
+pub mod losses;
 mod observer;
 mod options;
 mod pairs;

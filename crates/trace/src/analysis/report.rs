@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::anomaly::{AnomalyKind, Severity};
 use super::detail::Detail;
+use super::losses::Losses;
 
 /// Name and version of the JSON form.
 pub const SCHEMA: &str = "ferroce-analyze/1";
@@ -68,6 +69,8 @@ pub struct FileReport {
     pub anomalies: Vec<Anomaly>,
     /// Number of anomalies by kind, including those beyond the list's limit.
     pub anomaly_counts: BTreeMap<&'static str, u64>,
+    /// Lost packets of all conversations of this report.
+    pub losses: Losses,
     /// Latency by operation over all conversations.
     pub latency: BTreeMap<&'static str, Latency>,
     /// Connection manager messages.
@@ -197,12 +200,8 @@ pub struct Conversation {
     pub anomalies: BTreeMap<&'static str, u64>,
     /// The diagnosis in sentences, most severe first.
     pub findings: Vec<Finding>,
-    /// Requests whose first transmission is not in the capture.
-    #[serde(skip)]
-    pub lost_requests: u64,
-    /// Those of them that arrived twice: on a path that reorders, one of both is the first transmission, which was late.
-    #[serde(skip)]
-    pub doubtful_requests: u64,
+    /// Lost packets.
+    pub losses: Losses,
 }
 
 /// Messages of one operation.

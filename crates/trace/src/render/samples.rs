@@ -1,6 +1,7 @@
 //! Hand-made reports for the rendering tests.
 
 use crate::analysis::anomaly::AnomalyKind;
+use crate::analysis::losses::Losses;
 use crate::analysis::report::{
     Anomaly, CapturedMessage, CmEvent, Conversation, Endpoint, FileReport, Finding, GraphBin,
     HierarchyNode, IcrcCounts, JoinedBy, Latency, MessageStatus, OperationStats, PacketRow,
@@ -145,8 +146,7 @@ fn conversation(anomalies: &[Anomaly]) -> Conversation {
         duration_ns: 2_100_000,
         operations: [("RDMA_WRITE", stats)].into(),
         anomalies: anomalies.iter().map(|anomaly| (anomaly.kind.name(), 1)).collect(),
-        lost_requests: 0,
-        doubtful_requests: 0,
+        losses: Losses::default(),
         findings: vec![Finding {
             severity: crate::analysis::anomaly::Severity::Warning,
             text: "2 packets retransmitted because of 1 × NAK, PSN sequence error".into(),

@@ -6,6 +6,7 @@ use super::Engine;
 use crate::analysis::findings::findings;
 use crate::analysis::flow::{Flow, Peer};
 use crate::analysis::latency::Histogram;
+use crate::analysis::losses::{Losses, Paths};
 use crate::analysis::pairs::ConnectedPairs;
 use crate::analysis::report::{Conversation, Endpoint, FileReport, JoinedBy, ProblemReport};
 use crate::analysis::sink::ConversationTally;
@@ -92,6 +93,7 @@ impl Engine<'_> {
             report.messages_total = self.sink.messages_total;
         }
 
+        let paths = Paths::of(self.flows.flows.iter().zip(&tallies));
         let mut latency: BTreeMap<&'static str, Histogram> = BTreeMap::new();
         for (index, flow) in self.flows.flows.iter().enumerate() {
             if flow.merged_into.is_some() || !keep(Some(id(index))) || !selected(index) {
@@ -111,7 +113,9 @@ impl Engine<'_> {
             for (name, operations) in &tally.operations {
                 latency.entry(name).or_default().merge(&operations.latency);
             }
-            let conversation = conversation(id(index), flow, tally, report.dropped > 0);
+            let losses = Losses::of(&tally, paths.get(flow));
+            report.losses.add(&losses);
+            let conversation = conversation(id(index), flow, tally, losses, report.dropped > 0);
             report.conversations.push(conversation);
         }
         report.latency =
@@ -145,10 +149,15 @@ impl Engine<'_> {
     }
 }
 
-fn conversation(id: u32, flow: &Flow, tally: ConversationTally, dropped: bool) -> Conversation {
+fn conversation(
+    id: u32,
+    flow: &Flow,
+    tally: ConversationTally,
+    losses: Losses,
+    dropped: bool,
+) -> Conversation {
     let endpoint = |peer: Peer| Endpoint { address: peer.address.to_string(), qpn: peer.qpn };
-    let findings = findings(&tally, dropped);
-    let (lost_requests, doubtful_requests) = (tally.lost_requests, tally.doubtful_requests);
+    let findings = findings(&tally, &losses, dropped);
     let operations = tally.operations.into_iter().map(|(name, mut operations)| {
         operations.stats.latency = operations.latency.summary();
         (name, operations.stats)
@@ -176,7 +185,6 @@ fn conversation(id: u32, flow: &Flow, tally: ConversationTally, dropped: bool) -
         operations: operations.collect(),
         anomalies: tally.anomalies.iter().map(|(kind, count)| (kind.name(), count.count)).collect(),
         findings,
-        lost_requests,
-        doubtful_requests,
+        losses,
     }
 }

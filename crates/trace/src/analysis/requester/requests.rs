@@ -41,6 +41,9 @@ const REORDER_WINDOW_NS: i64 = 1_000_000;
 /// take 1 ms.
 const LATE_WINDOW_NS: i64 = REORDER_WINDOW_NS / 2;
 
+/// From this time on it may be a probe, for which requesters wait 200 µs or more. A probe asks for an acknowledgement.
+const MIN_PROBE_WAIT_NS: i64 = 150_000;
+
 /// Classification of a packet older than the newest one.
 #[derive(Clone, Copy, Debug)]
 enum OldPacketKind {
@@ -315,13 +318,15 @@ impl Requester {
         }
         // An acknowledged packet was transmitted before, even if it is no longer remembered.
         let forgotten = earlier.is_none() && sequence < self.finished_before;
+        let asks = observed.packet.bth.ack_request;
+        let late_window = if asks { MIN_PROBE_WAIT_NS } else { LATE_WINDOW_NS };
         let reordered = (ids.is_reordered(observed.identification))
-            .unwrap_or(earlier.is_none() && !forgotten && !has_cause && elapsed < LATE_WINDOW_NS);
+            .unwrap_or(earlier.is_none() && !forgotten && !has_cause && elapsed < late_window);
         if reordered && earlier.is_none() {
             // After a long wait, it is not late: the packets after a repeated one are repeated as well.
             let gone_back = self.probed.filter(|first| {
                 let recent = now - first.time < RETRANSMIT_RUN_GAP_NS;
-                recent && first.sequence < sequence && first.waited >= LATE_WINDOW_NS
+                recent && first.sequence < sequence && first.waited >= MIN_PROBE_WAIT_NS
             });
             return gone_back.map_or(OldPacketKind::Reordered, OldPacketKind::WentBack);
         }

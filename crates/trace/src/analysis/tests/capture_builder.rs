@@ -24,13 +24,14 @@ pub(super) struct CaptureBuilder {
     pub(super) writer: PcapWriter<Vec<u8>>,
     pub(super) time: i64,
     pub(super) ecn: Ecn,
+    pub(super) ack_request: bool,
     pub(super) v1: bool,
 }
 
 impl CaptureBuilder {
     pub(super) fn new() -> Self {
         let writer = PcapWriter::new(Vec::new(), LinkType::ETHERNET).unwrap();
-        Self { writer, time: 0, ecn: Ecn(0), v1: false }
+        Self { writer, time: 0, ecn: Ecn(0), ack_request: false, v1: false }
     }
 
     pub(super) fn wait(&mut self, nanoseconds: i64) {
@@ -108,6 +109,7 @@ impl CaptureBuilder {
             pad: pad as u8,
             destination: Qpn(qpn),
             psn: Psn::new(psn),
+            ack_request: self.ack_request,
             ..Bth::default()
         };
         let packet = Packet {

@@ -35,6 +35,25 @@ fn a_gap_that_late_packets_fill_is_no_loss() {
     }
 }
 
+/// After a silence, a requester repeats its oldest packet, which the capture does not have, and asks for an acknowledgement.
+#[test]
+fn a_lost_packet_that_is_probed_is_not_late() {
+    let counts = |silence: i64| {
+        let mut wire = CaptureBuilder::new();
+        for psn in [5, 6, 8, 9] {
+            wire.send(A, 2, Opcode::RC_SEND_ONLY, psn, 8);
+        }
+        wire.ack(B, 1, 6);
+        wire.wait(silence);
+        wire.ack_request = true;
+        wire.send(A, 2, Opcode::RC_SEND_ONLY, 7, 8).send(A, 2, Opcode::RC_SEND_ONLY, 9, 8);
+        let report = wire.report();
+        (report.anomaly_counts.get("reordered").copied(), report.losses.total())
+    };
+    assert_eq!(counts(0), (Some(1), 0));
+    assert_eq!(counts(190_000), (None, 1));
+}
+
 /// The note of a packet goes with the anomaly.
 #[test]
 fn a_packet_keeps_no_note_of_a_loss_that_was_none() {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::more;
 use crate::analysis::anomaly::{AnomalyKind, Severity};
+use crate::analysis::losses::Losses;
 use crate::analysis::report::{Anomaly, FileReport};
 use crate::render::text::{Line, Tone, width, wrap};
 use crate::render::units;
@@ -68,6 +69,9 @@ fn file_findings(file: &FileReport) -> Vec<Item<'static>> {
         );
         items.push(item(Severity::Warning, text));
     }
+    if let Some(text) = losses(&file.losses) {
+        items.push(item(Severity::Warning, text));
+    }
     if file.offload.frames > 0 {
         let text = format!(
             "captured before segmentation offload split them, or after GRO joined them: {} in {}, analysed one by one",
@@ -82,6 +86,22 @@ fn file_findings(file: &FileReport) -> Vec<Item<'static>> {
         items.push(item(Severity::Info, text));
     }
     items
+}
+
+/// Lost packets of all conversations, in words.
+fn losses(losses: &Losses) -> Option<String> {
+    let Losses { requests, responses, after_capture, unreliable } = *losses;
+    let parts = [
+        (requests, "requests before the capture point"),
+        (responses, "in responses before it"),
+        (unreliable, "in unreliable messages before it"),
+        (after_capture, "after it"),
+    ];
+    let parts: Vec<_> = (parts.iter().filter(|(count, _)| *count > 0))
+        .map(|(count, place)| format!("{} {place}", units::count(*count)))
+        .collect();
+    let total = units::counted(losses.total(), "packet");
+    (losses.total() > 0).then(|| format!("{total} lost: {}", parts.join(", ")))
 }
 
 fn findings(file: &FileReport) -> Vec<Item<'_>> {
