@@ -21,21 +21,14 @@ function ladders() {
   return node;
 }
 
-function worstOf(conversation) {
-  let worst = null;
-  for (const mark of file.marks) if (mark.conversation === conversation.id && (worst !== "error")) worst = mark.severity === "error" ? "error" : mark.severity === "warning" || worst === "warning" ? "warning" : "info";
-  return worst;
-}
-
 function ladder(conversation) {
   const { a, b, a_to_b, b_to_a } = conversation;
   const problems = Object.values(conversation.anomalies).reduce((sum, one) => sum + one, 0);
-  const worst = worstOf(conversation);
   const body = el("div");
   const node = el("details", { class: "ladder", id: `ladder-${conversation.id}`, ontoggle: () => { if (node.open && !body.firstChild) unfold(conversation, body); } },
     el("summary", null, el("b", null, `#${conversation.id}`), el("span", { class: "badge plain" }, conversation.transport),
       el("span", null, el("span", { class: "k0" }, endpoint(a)), el("span", { class: "muted" }, " ⇄ "), el("span", { class: "k1" }, endpoint(b))), el("span", { class: "spacer" }),
-      problems > 0 && el("span", { class: `badge ${worst || "info"}` }, plural(problems, "anomaly", "anomalies")),
+      problems > 0 && el("span", { class: `badge ${conversation.worst || "info"}` }, plural(problems, "anomaly", "anomalies")),
       el("span", { class: "muted" }, `${plural(a_to_b.packets + b_to_a.packets, "packet")}, ${bytes(a_to_b.bytes + b_to_a.bytes)}`)), body);
   return node;
 }

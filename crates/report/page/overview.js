@@ -42,6 +42,12 @@ function diagnosis() {
 
 const diamond = (x, y) => `${x - 6},${y} ${x},${y - 6} ${x + 6},${y} ${x},${y + 6}`;
 
+// Says how many anomalies the charts do not mark.
+function unmarked() {
+  const total = file.marks.length + file.marks_left_out;
+  return file.marks_left_out > 0 ? el("p", { class: "muted" }, `${count(file.marks.length)} of ${count(total)} anomalies are marked, spread evenly over time.`) : "";
+}
+
 // One lane per conversation: when it was active, when it was set up, and where anomalies are.
 function timeline() {
   const node = section("timeline", "Timeline", "when each conversation was active; marks are connection set-up and anomalies");
@@ -78,7 +84,7 @@ function timeline() {
   };
   if (!all.length) return node.append(el("p", { class: "empty" }, "No conversations.")), node;
   let chart = draw(14);
-  node.append(chart);
+  node.append(chart, unmarked());
   if (all.length > 14) {
     const more = el("button", { class: "more", type: "button", onclick: () => { const next = draw(200); chart.replaceWith(next); more.remove(); } }, `Show more of ${count(all.length)} conversations`);
     node.append(more);
@@ -107,7 +113,7 @@ function conversations() {
     ["Rate", "num", rate, (one) => one.duration_ns ? bitRate(rate(one), true) : "–"],
     ["Duration", "num", (one) => one.duration_ns, (one) => duration(one.duration_ns, true)],
     ["Messages", "num", messages, operations],
-    ["Anomalies", "num", odd, (one) => odd(one) ? el("span", { class: `badge ${worstOf(one) || "info"}` }, count(odd(one))) : "–"],
+    ["Anomalies", "num", odd, (one) => odd(one) ? el("span", { class: `badge ${one.worst || "info"}` }, count(odd(one))) : "–"],
   ], file.conversations, (one) => { location.hash = `#ladder-${one.id}`; }, 20));
   if (file.conversations_total > file.conversations.length) node.append(el("p", { class: "muted" }, `The ${count(file.conversations.length)} largest of ${count(file.conversations_total)} conversations are listed.`));
   if (file.tcp.length) {

@@ -130,6 +130,6 @@ function flight() {
     node.tools.append(choice);
   } else node.tools.append(el("span", { class: "muted" }, title(curves[0])));
   draw(curves[0]);
-  node.append(holder);
+  node.append(holder, unmarked());
   return node;
 }

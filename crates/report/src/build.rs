@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::io::{self, Read};
 
-use ferroce_trace::analysis::detail::{Detail, DetailOptions};
+use ferroce_trace::analysis::anomaly::AnomalyKind;
+use ferroce_trace::analysis::detail::{self, Detail, DetailOptions};
 use ferroce_trace::analysis::report::{Anomaly, Conversation, FileReport};
 use ferroce_trace::analysis::{self};
 use ferroce_trace::render::{sections, units};
@@ -16,9 +17,6 @@ const MAX_CONVERSATIONS: usize = 1_000;
 
 /// Curves embedded: those of the largest conversations.
 const MAX_CURVES: usize = 64;
-
-/// Marks in charts.
-const MAX_MARKS: usize = 5_000;
 
 /// Problems listed.
 const MAX_PROBLEMS: usize = 100;
@@ -118,7 +116,9 @@ fn page(report: FileReport, detail: &Detail, shown: packets::Shown) -> FilePage 
                     .collect(),
             })
             .collect(),
-        marks: report.anomalies.iter().take(MAX_MARKS).map(mark).collect(),
+        marks_left_out: (report.anomaly_counts.values().sum::<u64>())
+            .saturating_sub(detail.marks.len() as u64),
+        marks: detail.marks.iter().map(mark).collect(),
         specs: shown.specs,
         shown: shown.packets,
         left_out: shown.left_out,
@@ -152,19 +152,23 @@ fn conversation(it: &Conversation, report: &FileReport) -> ConversationPage {
         duration_ns: it.duration_ns,
         operations: it.operations.clone(),
         anomalies: it.anomalies.clone(),
+        worst: (AnomalyKind::ALL.iter())
+            .filter(|kind| it.anomalies.contains_key(kind.name()))
+            .map(|kind| kind.severity())
+            .max(),
         states: state::states(it, &control, report),
         control,
     }
 }
 
-fn mark(anomaly: &Anomaly) -> Mark {
+fn mark(of: &detail::Mark) -> Mark {
     Mark {
-        kind: anomaly.kind.name(),
-        severity: anomaly.severity,
-        frame: anomaly.frame,
-        segment: anomaly.segment,
-        time_ns: anomaly.time_ns,
-        conversation: anomaly.conversation,
-        psn: anomaly.psn,
+        kind: of.kind.name(),
+        severity: of.kind.severity(),
+        frame: of.frame,
+        segment: of.segment,
+        time_ns: of.time_ns,
+        conversation: of.conversation,
+        psn: of.psn,
     }
 }

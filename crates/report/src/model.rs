@@ -67,8 +67,10 @@ pub struct FilePage {
     pub series: SeriesPage,
     /// Bytes in flight and PSN progress.
     pub curves: Vec<CurvePage>,
-    /// Anomalies, for the timeline and the PSN chart.
+    /// Anomalies, for the timeline and the PSN chart: evenly over time if there are too many.
     pub marks: Vec<Mark>,
+    /// Anomalies without a mark.
+    pub marks_left_out: u64,
     /// Descriptions of fields: name and purpose.
     pub specs: Vec<(&'static str, &'static str)>,
     /// The packets shown.
@@ -140,6 +142,8 @@ pub struct ConversationPage {
     pub operations: BTreeMap<&'static str, OperationStats>,
     /// Anomalies by kind.
     pub anomalies: BTreeMap<&'static str, u64>,
+    /// The worst severity of its anomalies.
+    pub worst: Option<Severity>,
     /// Messages of the connection manager that belong to it.
     pub control: Vec<Control>,
     /// States of the queue pairs, inferred from the packets.

@@ -41,7 +41,7 @@ fn a_page_is_written_for_its_owner() {
 
 /// The only fault of this scenario is loss; `analyze` and `report` count it alike, and name no reordering.
 #[test]
-fn losses_are_one_number() {
+fn losses_are_one_number_and_anomalies_are_marked_all_the_time() {
     let scratch = Scratch::new("report-losses");
     let options = "--scenario lossy:0.02 --seed 7 --service rc --connections 6 --requests 200 --largest 65536";
     let options = ["simulate", "--capture", "x.pcapng"].into_iter().chain(options.split(' '));
@@ -63,6 +63,25 @@ fn losses_are_one_number() {
     assert_eq!(losses.values().filter_map(Value::as_u64).sum::<u64>(), lost);
     let said = success(&scratch.ferroce(&["analyze", "x.pcapng"]));
     assert!(said.replace(',', "").contains(&format!("{lost} packets lost: ")), "{said}");
+    // The charts mark a sample of the anomalies, from all of the time, and say of how many.
+    let marks = report["marks"].as_array().unwrap();
+    let all: u64 = counts.as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    assert!(marks.len() > 2_000 && all > 50_000, "{} of {all}", marks.len());
+    assert_eq!(report["marks_left_out"].as_u64(), Some(all - marks.len() as u64));
+    let end = report["duration_ns"].as_u64().unwrap();
+    for tenth in 0..10 {
+        let from = end * tenth / 10;
+        let within =
+            |mark: &&Value| (from..from + end / 10).contains(&mark["time_ns"].as_u64().unwrap());
+        assert!(marks.iter().filter(within).count() > 5, "{tenth}");
+    }
+    success(&scratch.ferroce(&["report", "--svg", "timeline", "--svg", "psn", "x.pcapng"]));
+    let said = format!("{} of ", marks.len());
+    for name in ["timeline.svg", "psn.svg"] {
+        let figure = fs::read_to_string(scratch.path(name)).unwrap();
+        let text = figure.replace(',', "");
+        assert!(text.contains(&said) && text.contains("anomalies marked"), "{name}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The figures that are not charts: the timeline and the ladder.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use ferroce_figure::{STYLE, escape};
@@ -39,6 +40,14 @@ fn class(severity: Severity) -> &'static str {
         Severity::Warning => "sev-w",
         Severity::Info => "sev-i",
     }
+}
+
+/// How many anomalies the figures do not mark, in words.
+pub(super) fn unmarked(file: &FilePage) -> Option<String> {
+    let marked = file.marks.len() as u64;
+    let total = units::count(marked + file.marks_left_out);
+    (file.marks_left_out > 0)
+        .then(|| format!("{} of {total} anomalies marked", units::count(marked)))
 }
 
 /// One lane per conversation, with marks for anomalies.
@@ -81,7 +90,12 @@ pub(super) fn timeline(file: &FilePage) -> String {
             y + 9.0,
             (end - start).max(2.0)
         );
-        for mark in file.marks.iter().filter(|mark| mark.conversation == Some(lane.id)).take(200) {
+        let mut seen = HashSet::new();
+        for mark in file.marks.iter().filter(|mark| mark.conversation == Some(lane.id)) {
+            // One for each spot.
+            if !seen.insert(((x(mark.time_ns as f64) / 3.0) as i64, mark.severity as u8)) {
+                continue;
+            }
             let _ = writeln!(
                 body,
                 "<circle class=\"{}\" cx=\"{:.1}\" cy=\"{}\" r=\"4\"><title>{}, frame {}</title></circle>",
@@ -93,6 +107,13 @@ pub(super) fn timeline(file: &FilePage) -> String {
             );
         }
     }
+    if let Some(text) = unmarked(file) {
+        let _ = writeln!(
+            body,
+            "<text class=\"fig-muted\" x=\"16\" y=\"{}\">{text}</text>",
+            bottom + 18.0
+        );
+    }
     document("Timeline", bottom + 34.0, &body)
 }
 
@@ -100,11 +121,7 @@ pub(super) fn timeline(file: &FilePage) -> String {
 pub(super) fn ladder(file: &FilePage) -> String {
     const LEFT: f64 = 170.0;
     const RIGHT: f64 = 970.0;
-    let weight = |it: &&ConversationPage| {
-        let marks = file.marks.iter().filter(|mark| mark.conversation == Some(it.id));
-        let worst = marks.map(|mark| mark.severity).max();
-        (worst, it.a_to_b.packets + it.b_to_a.packets)
-    };
+    let weight = |it: &&ConversationPage| (it.worst, it.a_to_b.packets + it.b_to_a.packets);
     let Some(conversation) = file.conversations.iter().max_by_key(weight) else {
         return document("No conversation", 60.0, "");
     };

@@ -187,6 +187,9 @@ fn psn(file: &FilePage) -> String {
         if !again.is_empty() {
             add("retransmitted", Stroke::Dots, again);
         }
+        if let Some(text) = drawing::unmarked(file) {
+            title = format!("{title} ({text})");
+        }
     }
     let chart = LineChart {
         title,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use ferroce_wire::number::Psn;
 
 use super::anomaly::AnomalyKind;
+use super::detail::Marks;
 use super::latency::{Histogram, SampleBudget};
 use super::options::Options;
 use super::report::{Anomaly, CapturedMessage, MessageStatus, OperationStats};
@@ -43,6 +44,8 @@ pub(super) struct AnomalyId {
     selected: bool,
     /// Its place in the list; `None` beyond the list's limit.
     index: Option<usize>,
+    /// Its mark in the charts.
+    mark: Option<u64>,
 }
 
 /// Results of one conversation.
@@ -120,6 +123,8 @@ pub(super) struct Sink {
     /// Those of `anomalies` that a later packet has disproved.
     pub(super) withdrawn: HashSet<usize>,
     pub(super) anomaly_counts: BTreeMap<&'static str, u64>,
+    /// Anomalies for charts, if the detail data is collected.
+    pub(super) marks: Option<Marks>,
     pub(super) messages: Vec<(Side, CapturedMessage)>,
     pub(super) messages_total: u64,
     /// By conversation.
@@ -149,6 +154,7 @@ impl Sink {
             anomalies: Vec::new(),
             withdrawn: HashSet::new(),
             anomaly_counts: BTreeMap::new(),
+            marks: options.detail.map(|_| Marks::default()),
             messages: Vec::new(),
             messages_total: 0,
             tallies: Vec::new(),
@@ -173,7 +179,7 @@ impl Sink {
         psn: Option<u32>,
         text: String,
     ) -> AnomalyId {
-        let mut id = AnomalyId { kind, selected: !self.muted, index: None };
+        let mut id = AnomalyId { kind, selected: !self.muted, index: None, mark: None };
         let selected = u64::from(id.selected);
         if let Some(side) = side {
             let tally = self.tally(side.conversation);
@@ -194,6 +200,7 @@ impl Sink {
         }
         *self.anomaly_counts.entry(kind.name()).or_default() += 1;
         self.notes.push((kind, text.clone()));
+        id.mark = self.marks.as_mut().map(|marks| marks.add(kind, at, side, psn));
         if self.anomalies.len() < self.max_anomalies {
             let anomaly = Anomaly {
                 kind,
@@ -228,6 +235,9 @@ impl Sink {
             }
         }
         self.withdrawn.extend(id.index);
+        if let (Some(marks), Some(mark)) = (&mut self.marks, id.mark) {
+            marks.withdraw(mark);
+        }
     }
 
     pub(super) fn message(&mut self, side: Side, message: CapturedMessage) {

@@ -1,7 +1,7 @@
 //! Position of a packet in the file and in a conversation, shared by all trackers.
 
 /// Position and time of a packet in the file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stamp {
     /// Number in the file.
     pub(super) frame: u64,

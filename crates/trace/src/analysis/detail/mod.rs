@@ -5,6 +5,7 @@
 
 mod curve;
 mod keep;
+mod marks;
 mod series;
 mod tcp;
 
@@ -18,6 +19,8 @@ use super::requester::Progress;
 use super::stamp::{Side, Stamp};
 pub use curve::{Curve, CurvePoint};
 pub use keep::{Kept, KeptPacket};
+pub use marks::Mark;
+pub(super) use marks::Marks;
 pub use series::{Series, SeriesBin, Traced};
 pub use tcp::{TcpConnection, TcpDirection};
 
@@ -44,6 +47,8 @@ pub struct Detail {
     pub series: Series,
     /// Bytes in flight and PSN progress of each requester of a reliable connection.
     pub curves: Vec<Curve>,
+    /// Anomalies for charts, evenly over time if there are too many.
+    pub marks: Vec<Mark>,
     /// Latency distribution by operation, over all conversations.
     pub latency: BTreeMap<&'static str, Vec<LatencyBin>>,
     /// TCP connections, the largest first.
@@ -117,6 +122,7 @@ impl Collector {
             kept: self.keeper.finish(flows, id),
             series: self.series.finish(flows, id, &order),
             curves: self.curves.finish(flows, id),
+            marks: Vec::new(),
             latency: BTreeMap::new(),
             tcp,
             tcp_untracked,

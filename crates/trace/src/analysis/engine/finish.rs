@@ -121,6 +121,7 @@ impl Engine<'_> {
         report.latency =
             latency.iter().filter_map(|(name, all)| Some((*name, all.summary()?))).collect();
         if let Some(detail) = &mut report.detail {
+            detail.marks = self.sink.marks.map_or_else(Vec::new, |it| it.finish(&self.flows, &id));
             detail.latency = latency.iter().map(|(name, all)| (*name, all.bins())).collect();
         }
         if self.flows.untracked > 0 {
