@@ -1,16 +1,12 @@
 //! Turns snapshots of counters into rates. Pure: the time is in the snapshots.
-//!
-//! Counters only increase while their object lives. An object that is new since the last snapshot counts from zero, so that
-//! a short burst is not lost. One that is older but was not seen before (the dashboard just started, or the process could
-//! not be read last time) has no rate yet. A process or QP whose age went down is another one with the same number.
-
-use std::collections::HashMap;
 
 use ferroce_stat::histogram::BUCKETS;
 use ferroce_stat::snapshot::{Device, Latency, Process, QueuePair, Snapshot};
 
 use super::anomalies::{self, Feed, Place};
 use super::view::{CqRow, DeviceRow, Faults, MAX_ROWS, MrRow, Point, ProcessRow, QpRow, View};
+use crate::stat::drops;
+use crate::stat::since::{Before, Interval, device_key};
 
 /// The state between two snapshots.
 #[derive(Debug, Default)]
@@ -18,27 +14,6 @@ pub(super) struct Sampler {
     previous: Option<Snapshot>,
     feed: Feed,
     sequence: u64,
-}
-
-/// The counters of an object at the last snapshot.
-enum Before<'a, T> {
-    /// It existed.
-    Known(&'a T),
-    /// It did not exist.
-    New,
-    /// It existed, but its counters are not known.
-    Unknown,
-}
-
-impl<T> Before<'_, T> {
-    /// How much a counter increased. One that decreased belongs to another object.
-    fn increase(&self, now: &T, counter: impl Fn(&T) -> u64) -> u64 {
-        match self {
-            Self::Known(before) => counter(now).saturating_sub(counter(before)),
-            Self::New => counter(now),
-            Self::Unknown => 0,
-        }
-    }
 }
 
 /// The increases of one device, added up.
@@ -65,18 +40,9 @@ impl Sampler {
     /// The next view. `now` is in milliseconds since 1970.
     pub(super) fn update(&mut self, snapshot: Snapshot, now: u64) -> View {
         let previous = self.previous.take();
-        let elapsed = previous
-            .as_ref()
-            .map(|before| snapshot.time_ns.saturating_sub(before.time_ns) as f64 / 1e9);
-        // Two snapshots at the same moment have no rates.
-        let elapsed = elapsed.filter(|elapsed| *elapsed > 0.0);
-        let before: HashMap<u32, &Process> = previous
-            .iter()
-            .flat_map(|before| &before.processes)
-            .map(|process| (process.pid, process))
-            .collect();
+        let interval = Interval::new(previous.as_ref(), &snapshot);
         let mut pass = Pass {
-            elapsed,
+            interval,
             now,
             feed: &mut self.feed,
             view: View::default(),
@@ -85,9 +51,7 @@ impl Sampler {
             messages: 0,
         };
         for process in &snapshot.processes {
-            let known = before.get(&process.pid);
-            let known = known.filter(|known| pass.is_same(known.age_seconds, process.age_seconds));
-            pass.process(process, known.copied());
+            pass.process(process);
         }
         let mut view = pass.finish();
         self.sequence += 1;
@@ -105,8 +69,7 @@ impl Sampler {
 
 /// One pass over a snapshot.
 struct Pass<'a> {
-    /// The seconds since the last snapshot, if there is one.
-    elapsed: Option<f64>,
+    interval: Interval<'a>,
     now: u64,
     feed: &'a mut Feed,
     view: View,
@@ -116,51 +79,24 @@ struct Pass<'a> {
     messages: u64,
 }
 
-impl Pass<'_> {
+impl<'a> Pass<'a> {
     fn rate(&self, increase: u64) -> f64 {
-        self.elapsed.map_or(0.0, |elapsed| increase as f64 / elapsed)
+        self.interval.rate(increase)
     }
 
-    /// Whether an object of this age has been created since the last snapshot. The two times are read one after the other.
-    fn is_new(&self, age: f64) -> bool {
-        self.elapsed.is_some_and(|elapsed| age <= elapsed + 0.25)
-    }
-
-    /// Whether two ages of an object with the same number are of the same object: it is as much older as time has passed.
-    fn is_same(&self, before: f64, now: f64) -> bool {
-        self.elapsed.is_some_and(|elapsed| now >= before + elapsed / 2.0)
-    }
-
-    fn process(&mut self, process: &Process, before: Option<&Process>) {
-        let is_new = self.is_new(process.age_seconds);
+    fn process(&mut self, process: &Process) {
+        let known = self.interval.process(process);
         let mut sums = Sums::default();
         let (mut qps, mut cqs, mut mrs, mut memory) = (0, 0, 0, 0u64);
         for (index, device) in process.devices.iter().enumerate() {
-            // A process that opened a device twice has two of the same name.
-            let same_name = |one: &&Device| one.name == device.name;
-            let ordinal = process.devices[..index].iter().filter(same_name).count();
-            let known =
-                before.and_then(|before| before.devices.iter().filter(same_name).nth(ordinal));
-            let known = match known {
-                Some(known) => Before::Known(known),
-                None if before.is_some() || is_new => Before::New,
-                None => Before::Unknown,
-            };
-            let key = match ordinal {
-                0 => format!("{}/{}", process.pid, device.name),
-                _ => format!("{}/{}.{ordinal}", process.pid, device.name),
-            };
-            sums.add(&self.device(process, device, &known, &key));
+            let before = self.interval.device(known, process, index);
+            let key = format!("{}/{}", process.pid, device_key(process, index));
+            sums.add(&self.device(process, device, before, &key));
             qps += device.queue_pairs.len();
             cqs += device.completion_queues.len();
             mrs += device.memory_regions.len();
             memory = memory.saturating_add(device.memory_bytes);
         }
-        let known = match before {
-            Some(before) => Before::Known(before),
-            None if is_new => Before::New,
-            None => Before::Unknown,
-        };
         let drops = known.increase(process, |process| process.socket_drops);
         let device = process.devices.first().map_or("", |device| device.name.as_str());
         let place = Place { pid: process.pid, process: &process.name, device, qp: None };
@@ -199,7 +135,7 @@ impl Pass<'_> {
         &mut self,
         process: &Process,
         device: &Device,
-        before: &Before<'_, Device>,
+        before: Before<'a, Device>,
         key: &str,
     ) -> Sums {
         let increase = |name: &str| before.increase(device, |device| device.counters.get(name));
@@ -210,11 +146,8 @@ impl Pass<'_> {
             tx_packets: rate("packets_out"),
             rx_packets: rate("packets_in"),
             faults: Faults {
-                corrupt: rate("bad_icrc") + rate("malformed"),
-                drops: ["overruns", "send_failed", "receive_failed", "forward_failed"]
-                    .map(rate)
-                    .iter()
-                    .sum(),
+                corrupt: self.rate(before.increase(device, drops::corrupt)),
+                drops: self.rate(before.increase(device, drops::drops)),
                 ..transport_faults(rate)
             },
         };
@@ -288,27 +221,11 @@ impl Pass<'_> {
         process: &Process,
         device: &Device,
         qp: &QueuePair,
-        device_before: &Before<'_, Device>,
+        device_before: Before<'a, Device>,
         device_key: &str,
     ) {
-        let known = match device_before {
-            Before::Known(device) => {
-                let qps = &device.queue_pairs;
-                qps.binary_search_by_key(&qp.number, |one| one.number).ok().map(|index| &qps[index])
-            }
-            Before::New | Before::Unknown => None,
-        };
-        let known = known.filter(|known| self.is_same(known.age_seconds, qp.age_seconds));
-        let before = match known {
-            Some(known) => Before::Known(known),
-            None if self.is_new(qp.age_seconds) => Before::New,
-            None => Before::Unknown,
-        };
-        let latency = match &before {
-            Before::Known(before) => qp.latency.since(&before.latency),
-            Before::New => qp.latency.clone(),
-            Before::Unknown => Latency::default(),
-        };
+        let before = self.interval.queue_pair(device_before, qp);
+        let latency = before.latency(qp);
         for (sum, count) in self.latency.buckets.iter_mut().zip(&latency.buckets) {
             *sum = sum.saturating_add(*count);
         }
@@ -376,7 +293,7 @@ impl Pass<'_> {
         count: u64,
         place: Place<'_>,
     ) {
-        if self.elapsed.is_some() {
+        if self.interval.is_known() {
             self.feed.record(rule, suffix, count, place, self.now);
         }
     }

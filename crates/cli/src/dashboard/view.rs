@@ -65,9 +65,9 @@ pub(super) struct Faults {
     pub(super) rnr: f64,
     /// NAKs for a PSN sequence error, and gaps in responses.
     pub(super) sequence_errors: f64,
-    /// Packets with a wrong ICRC or a wrong form.
+    /// See [`drops::corrupt`](crate::stat::drops::corrupt).
     pub(super) corrupt: f64,
-    /// Packets and completions that found no room.
+    /// See [`drops::drops`](crate::stat::drops::drops), and those of the kernel.
     pub(super) drops: f64,
     /// Packets with a congestion mark, and CNPs.
     pub(super) congestion: f64,

@@ -1,7 +1,9 @@
 //! `ferroce stat`: the counters and the objects of all processes that have a device open.
 
 mod args;
+pub(crate) mod drops;
 pub(crate) mod rates;
+pub(crate) mod since;
 mod summary;
 mod tables;
 mod watch;

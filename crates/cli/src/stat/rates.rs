@@ -1,9 +1,9 @@
 //! Rates between two snapshots.
 
-use std::collections::HashMap;
-
-use ferroce_stat::snapshot::{Device, Latency, Process, QueuePair, Snapshot};
+use ferroce_stat::snapshot::{Device, Latency, QueuePair, Snapshot};
 use serde::Serialize;
+
+use super::since::{Before, Interval, device_key};
 
 /// What happened per second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -28,6 +28,9 @@ pub(crate) struct DeviceRates {
     pub(crate) pid: u32,
     pub(crate) name: String,
     pub(crate) device: String,
+    /// Tells it from the same device that the process opened before.
+    #[serde(skip)]
+    pub(crate) key: String,
     pub(crate) rates: Rates,
     pub(crate) queue_pairs: Vec<QpRates>,
 }
@@ -39,97 +42,105 @@ pub(crate) struct QpRates {
     pub(crate) rates: Rates,
 }
 
-/// Identifies a device in two snapshots. A process ID may be used again, but not by a process of the same age.
-fn key<'a>(process: &'a Process, device: &'a Device) -> (u32, &'a str) {
-    (process.pid, &device.name)
-}
-
-/// The rates of all devices in the later snapshot. Counters of a device or queue pair that is new count from zero, and one
-/// whose counters went back is another of the same name.
+/// The rates of all devices in the later snapshot.
 pub(crate) fn between(before: &Snapshot, now: &Snapshot) -> Vec<DeviceRates> {
-    let seconds = now.time_ns.saturating_sub(before.time_ns) as f64 / 1e9;
-    let all = before.processes.iter();
-    let earlier: HashMap<_, _> = all
-        .flat_map(|process| process.devices.iter().map(move |one| (key(process, one), one)))
-        .collect();
-    let devices = now
-        .processes
-        .iter()
-        .flat_map(|process| process.devices.iter().map(move |device| (process, device)));
-    devices
-        .map(|(process, device)| {
-            let before = earlier.get(&key(process, device)).copied();
-            DeviceRates {
+    let interval = Interval::new(Some(before), now);
+    let mut all = Vec::new();
+    for process in &now.processes {
+        let known = interval.process(process);
+        for (index, device) in process.devices.iter().enumerate() {
+            let before = interval.device(known, process, index);
+            let mut latency = Latency::default();
+            let queue_pairs = device.queue_pairs.iter().map(|pair| {
+                let rates = of_pair(&interval, interval.queue_pair(before, pair), pair);
+                latency.add(&rates.latency);
+                QpRates { number: pair.number, rates }
+            });
+            all.push(DeviceRates {
                 pid: process.pid,
                 name: process.name.clone(),
                 device: device.name.clone(),
-                rates: of_device(before, device, seconds),
-                queue_pairs: device
-                    .queue_pairs
-                    .iter()
-                    .map(|pair| {
-                        let same = |one: &&QueuePair| one.number == pair.number;
-                        let before = before.and_then(|one| one.queue_pairs.iter().find(same));
-                        QpRates { number: pair.number, rates: of_pair(before, pair, seconds) }
-                    })
-                    .collect(),
-            }
-        })
-        .collect()
-}
-
-fn per_second(before: Option<u64>, now: u64, seconds: f64) -> f64 {
-    let more = now.checked_sub(before.unwrap_or(0)).unwrap_or(now);
-    if seconds > 0.0 { more as f64 / seconds } else { 0.0 }
-}
-
-fn of_device(before: Option<&Device>, now: &Device, seconds: f64) -> Rates {
-    let rate = |name: &str| {
-        let before = before.map(|device| device.counters.get(name));
-        per_second(before, now.counters.get(name), seconds)
-    };
-    let mut latency = Latency::default();
-    for pair in &now.queue_pairs {
-        let same = |one: &&QueuePair| one.number == pair.number;
-        let before = before.and_then(|device| device.queue_pairs.iter().find(same));
-        latency.add(&since(before, pair));
+                key: device_key(process, index),
+                queue_pairs: queue_pairs.collect(),
+                rates: Rates { latency, ..of_device(&interval, before, device) },
+            });
+        }
     }
+    all
+}
+
+fn of_device(interval: &Interval<'_>, before: Before<'_, Device>, now: &Device) -> Rates {
+    let rate = |name: &str| interval.rate(before.increase(now, |device| device.counters.get(name)));
     Rates {
         tx_packets: rate("packets_out"),
         tx_bytes: rate("bytes_out"),
         rx_packets: rate("packets_in"),
         rx_bytes: rate("bytes_in"),
         retransmits: rate("retrans_pkts"),
-        latency,
+        latency: Latency::default(),
     }
 }
 
-fn since(before: Option<&QueuePair>, now: &QueuePair) -> Latency {
-    before.map_or_else(|| now.latency.clone(), |before| now.latency.since(&before.latency))
-}
-
-fn of_pair(before: Option<&QueuePair>, now: &QueuePair, seconds: f64) -> Rates {
-    let rate =
-        |value: &dyn Fn(&QueuePair) -> u64| per_second(before.map(value), value(now), seconds);
+fn of_pair(interval: &Interval<'_>, before: Before<'_, QueuePair>, now: &QueuePair) -> Rates {
+    let rate = |value: fn(&QueuePair) -> u64| interval.rate(before.increase(now, value));
     Rates {
-        tx_packets: rate(&|pair| pair.tx.packets),
-        tx_bytes: rate(&|pair| pair.tx.bytes),
-        rx_packets: rate(&|pair| pair.rx.packets),
-        rx_bytes: rate(&|pair| pair.rx.bytes),
-        retransmits: rate(&|pair| pair.counters.get("retrans_pkts")),
-        latency: since(before, now),
+        tx_packets: rate(|pair| pair.tx.packets),
+        tx_bytes: rate(|pair| pair.tx.bytes),
+        rx_packets: rate(|pair| pair.rx.packets),
+        rx_bytes: rate(|pair| pair.rx.bytes),
+        retransmits: rate(|pair| pair.counters.get("retrans_pkts")),
+        latency: before.latency(now),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferroce_stat::layout::DEVICE_COUNTERS;
+    use ferroce_stat::snapshot::{Counters, Process};
+
+    /// A process of this age with a device, opened as often as there are counts of sent bytes.
+    fn process(pid: u32, age_seconds: f64, sent: &[u64]) -> Process {
+        let device = |sent: &u64| {
+            let count = |name: &&str| if *name == "bytes_out" { *sent } else { 0 };
+            let counters =
+                Counters::new(DEVICE_COUNTERS, DEVICE_COUNTERS.iter().map(count).collect());
+            Device { name: "ferroce_lo".to_owned(), counters, ..Device::default() }
+        };
+        let devices = sent.iter().map(device).collect();
+        Process { pid, age_seconds, devices, ..Process::default() }
+    }
+
+    fn sent(before: Vec<Process>, now: Vec<Process>) -> Vec<(String, f64)> {
+        let snapshot = |time_ns, processes| Snapshot { time_ns, processes };
+        let rates = between(&snapshot(0, before), &snapshot(2_000_000_000, now));
+        rates.into_iter().map(|one| (one.key, one.rates.tx_bytes)).collect()
+    }
 
     #[test]
-    fn counters_that_went_back_count_from_zero() {
-        assert_eq!(per_second(Some(100), 300, 2.0), 100.0);
-        assert_eq!(per_second(Some(300), 100, 2.0), 50.0);
-        assert_eq!(per_second(None, 100, 2.0), 50.0);
-        assert_eq!(per_second(None, 100, 0.0), 0.0);
+    fn a_device_opened_twice_has_two_rates() {
+        let rates =
+            sent(vec![process(1, 50.0, &[100, 5000])], vec![process(1, 52.0, &[300, 5020])]);
+        assert_eq!(rates, [("ferroce_lo".to_owned(), 100.0), ("ferroce_lo.1".to_owned(), 10.0)]);
+        // The second is new.
+        let rates = sent(vec![process(1, 50.0, &[100])], vec![process(1, 52.0, &[300, 40])]);
+        assert_eq!(rates[1].1, 20.0);
+    }
+
+    #[test]
+    fn the_history_of_a_process_is_no_rate() {
+        let seen_late = sent(vec![], vec![process(1, 90.0, &[1_000_000])]);
+        assert_eq!(seen_late[0].1, 0.0);
+        let new = sent(vec![], vec![process(1, 1.0, &[1000])]);
+        assert_eq!(new[0].1, 500.0);
+        // Another process with the same number.
+        let other = sent(vec![process(1, 90.0, &[1000])], vec![process(1, 1.0, &[3000])]);
+        assert_eq!(other[0].1, 1500.0);
+    }
+
+    #[test]
+    fn a_counter_that_went_back_counts_from_zero() {
+        let again = sent(vec![process(1, 50.0, &[900])], vec![process(1, 52.0, &[100])]);
+        assert_eq!(again[0].1, 50.0);
     }
 }

@@ -7,6 +7,7 @@ use ferroce_stat::snapshot::{Device, Process, QueuePair, Snapshot};
 use super::rows::{self, Row};
 use crate::recent::{QpAddress, Recent};
 use crate::stat::rates::{DeviceRates, Rates, between};
+use crate::stat::since::device_key;
 
 /// The rates that sparklines show, one per update.
 const HISTORY: usize = 240;
@@ -38,6 +39,7 @@ impl View {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) pid: u32,
+    /// As [`device_key`] returns it.
     pub(super) device: String,
     /// The QPN, the ID of a CQ or the index of an MR; `None` for a device.
     pub(super) object: Option<u64>,
@@ -142,7 +144,7 @@ impl App {
         let mut kept = HashMap::new();
         let mut sum = Rates::default();
         for device in &self.rates {
-            let key = |object| Key { pid: device.pid, device: device.device.clone(), object };
+            let key = |object| Key { pid: device.pid, device: device.key.clone(), object };
             sum.tx_bytes += device.rates.tx_bytes;
             sum.rx_bytes += device.rates.rx_bytes;
             let pairs =
@@ -161,15 +163,17 @@ impl App {
         self.history.get(key)
     }
 
-    /// All devices with their processes.
-    pub(super) fn devices(&self) -> impl Iterator<Item = (&Process, &Device)> {
-        let all = self.snapshot.processes.iter();
-        all.flat_map(|process| process.devices.iter().map(move |device| (process, device)))
+    /// All devices with their processes, and their places among the devices of the process.
+    pub(super) fn devices(&self) -> impl Iterator<Item = (&Process, usize, &Device)> {
+        self.snapshot.processes.iter().flat_map(|process| {
+            let devices = process.devices.iter().enumerate();
+            devices.map(move |(index, device)| (process, index, device))
+        })
     }
 
     /// The rates of a device, or of a queue pair.
     pub(super) fn rates_of(&self, key: &Key) -> Option<&Rates> {
-        let same = |one: &&DeviceRates| one.pid == key.pid && one.device == key.device;
+        let same = |one: &&DeviceRates| one.pid == key.pid && one.key == key.device;
         let device = self.rates.iter().find(same)?;
         match key.object {
             None => Some(&device.rates),
@@ -182,10 +186,10 @@ impl App {
 
     /// The queue pair in detail, if it still exists.
     pub(super) fn queue_pair(&self, key: &Key) -> Option<(&Process, &Device, &QueuePair)> {
-        let found = self
-            .devices()
-            .find(|(process, device)| process.pid == key.pid && device.name == key.device);
-        let (process, device) = found?;
+        let found = self.devices().find(|(process, index, _)| {
+            process.pid == key.pid && device_key(process, *index) == key.device
+        });
+        let (process, _, device) = found?;
         let pair = device.queue_pairs.iter().find(|one| Some(u64::from(one.number)) == key.object);
         pair.map(|pair| (process, device, pair))
     }

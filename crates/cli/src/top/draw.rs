@@ -64,7 +64,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
 /// The first line: how many processes and objects there are.
 fn totals(app: &App) -> Line<'static> {
     let sum = |of: fn(&ferroce_stat::snapshot::Device) -> usize| -> u64 {
-        app.devices().map(|(_, device)| of(device) as u64).sum()
+        app.devices().map(|(_, _, device)| of(device) as u64).sum()
     };
     let text = format!(
         "  {}, {}, {}, {}",
@@ -187,7 +187,9 @@ fn cell(text: String, right: bool) -> TableCell<'static> {
 fn table_row(row: &Row, columns: &[Column]) -> TableRow<'static> {
     let cells = row.cells.iter().zip(columns);
     TableRow::new(
-        cells.map(|(one, (_, _, right))| cell(one.text.clone(), *right).style(style(one.tone))),
+        cells.map(|(one, (_, width, right))| {
+            cell(one.fitted(*width), *right).style(style(one.tone))
+        }),
     )
 }
 

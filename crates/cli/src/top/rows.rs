@@ -6,12 +6,15 @@ use ferroce_stat::snapshot::{Device, Process, QueuePair};
 use ferroce_trace::render::units::{bits_per_second, bytes, count, duration, packets_per_second};
 
 use super::app::{App, Key, View};
-use crate::stat::peer;
+use crate::stat::since::device_key;
+use crate::stat::{drops, peer};
 
 /// A cell: its text, and what it is sorted by if that is a number.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cell {
     pub(super) text: String,
+    /// For columns that are too narrow.
+    short: Option<String>,
     number: Option<f64>,
     pub(super) tone: Tone,
 }
@@ -30,17 +33,32 @@ pub(super) enum Tone {
 
 impl Cell {
     fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), number: None, tone: Tone::Plain }
+        Self { text: text.into(), short: None, number: None, tone: Tone::Plain }
     }
 
     fn number(number: f64, text: impl Into<String>) -> Self {
-        Self { text: text.into(), number: Some(number), tone: Tone::Plain }
+        Self { number: Some(number), ..Self::text(text) }
+    }
+
+    /// A number of objects or events.
+    fn count(number: u64) -> Self {
+        Self { short: Some(scaled_count(number)), ..Self::number(number as f64, count(number)) }
     }
 
     /// A number of events: faint if there are none.
     fn events(number: u64, tone: Tone) -> Self {
-        let tone = if number == 0 { Tone::Faint } else { tone };
-        Self::number(number as f64, count(number)).with(tone)
+        Self::count(number).with(if number == 0 { Tone::Faint } else { tone })
+    }
+
+    /// Its text in a column of this width. A number is rounded, and other text that is cut ends with `…`.
+    pub(super) fn fitted(&self, width: u16) -> String {
+        let width = usize::from(width);
+        let fits = |text: &&String| text.chars().count() <= width;
+        if let Some(text) = Some(&self.text).filter(fits).or(self.short.as_ref().filter(fits)) {
+            return text.clone();
+        }
+        let cut = self.text.chars().take(width.saturating_sub(1));
+        cut.chain(['…']).collect()
     }
 
     fn with(self, tone: Tone) -> Self {
@@ -52,6 +70,23 @@ impl Cell {
             (Some(one), Some(other)) => one.total_cmp(&other),
             _ => self.text.cmp(&other.text),
         }
+    }
+}
+
+/// A number with three significant digits, in at most five characters: `1.03M`.
+fn scaled_count(number: u64) -> String {
+    let mut value = number as f64;
+    let mut units = ["", "k", "M", "G", "T", "P", "E"].into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    while value >= 999.5 {
+        let Some(next) = units.next() else { break };
+        (value, unit) = (value / 1000.0, next);
+    }
+    match value {
+        _ if unit.is_empty() => number.to_string(),
+        ..9.995 => format!("{value:.2}{unit}"),
+        ..99.95 => format!("{value:.1}{unit}"),
+        _ => format!("{value:.0}{unit}"),
     }
 }
 
@@ -89,11 +124,12 @@ pub(super) const fn columns(view: View) -> &'static [Column] {
             ("p50", 8, true),
             ("p99", 8, true),
             ("retrans", 8, true),
+            ("corrupt", 8, true),
             ("drops", 7, true),
-            ("CQs", 4, true),
+            ("CQs", 5, true),
             ("MRs", 5, true),
             ("memory", 8, true),
-            ("uid", 6, true),
+            ("uid", 10, true),
         ],
         View::QueuePairs => &[
             ("PID", 7, true),
@@ -101,7 +137,7 @@ pub(super) const fn columns(view: View) -> &'static [Column] {
             ("device", 12, false),
             ("QP", 8, false),
             ("type", 7, false),
-            ("state", 5, false),
+            ("state", 6, false),
             ("peer", 24, false),
             ("SQ", 5, true),
             ("sent", 11, true),
@@ -110,14 +146,14 @@ pub(super) const fn columns(view: View) -> &'static [Column] {
             ("p99", 8, true),
             ("retrans", 8, true),
             ("NAKs", 6, true),
-            ("in flight", 9, true),
+            ("in flight", 10, true),
             ("link", 13, false),
         ],
         View::CompletionQueues => &[
             ("PID", 7, true),
             ("command", 16, false),
             ("device", 16, false),
-            ("CQ", 6, true),
+            ("CQ", 8, true),
             ("entries", 8, true),
             ("pending", 8, true),
             ("completions", 14, true),
@@ -138,13 +174,13 @@ pub(super) const fn columns(view: View) -> &'static [Column] {
 /// The rows of the view, in no order.
 pub(super) fn of(app: &App) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (process, device) in app.devices() {
-        let key = |object| Key { pid: process.pid, device: device.name.clone(), object };
+    for (process, index, device) in app.devices() {
+        let key = |object| Key { pid: process.pid, device: device_key(process, index), object };
         if app.only.as_ref().is_some_and(|only| *only != key(None)) && app.view != View::Devices {
             continue;
         }
         match app.view {
-            View::Devices => rows.push(device_row(app, process, device, key(None))),
+            View::Devices => rows.push(device_row(app, process, index, key(None))),
             View::QueuePairs => rows.extend(device.queue_pairs.iter().map(|pair| {
                 let key = key(Some(pair.number.into()));
                 Row { cells: pair_cells(app, process, device, pair, &key), key }
@@ -155,11 +191,11 @@ pub(super) fn of(app: &App) -> Vec<Row> {
                 let mut cells = head(process, device);
                 cells.extend([
                     Cell::number(queue.id as f64, queue.id.to_string()),
-                    Cell::number(queue.capacity as f64, count(queue.capacity)),
+                    Cell::count(queue.capacity),
                     Cell::events(queue.pending, Tone::Plain),
-                    Cell::number(queue.completions as f64, count(queue.completions)),
+                    Cell::count(queue.completions),
                     Cell::events(queue.overruns, Tone::Bad),
-                    Cell::number(users as f64, users.to_string()),
+                    Cell::count(users as u64),
                 ]);
                 Row { key: key(Some(queue.id)), cells }
             })),
@@ -220,19 +256,17 @@ fn latency(app: &App, key: &Key, share: f64) -> Cell {
     }
 }
 
-fn device_row(app: &App, process: &Process, device: &Device, key: Key) -> Row {
+fn device_row(app: &App, process: &Process, index: usize, key: Key) -> Row {
+    let device = &process.devices[index];
     let mut cells = head(process, device);
     let (tone, state) = if device.active { (Tone::Good, "active") } else { (Tone::Bad, "down") };
     let counters = &device.counters;
-    let drops = ["malformed", "bad_icrc", "bad_partition", "no_queue_pair", "overruns"];
-    let drops =
-        drops.iter().fold(process.socket_drops, |sum, name| sum.saturating_add(counters.get(name)));
+    let drops = drops::drops(device).saturating_add(drops::of_kernel(process, index));
     let rate = |value: fn(&crate::stat::rates::Rates) -> f64| {
         let value = app.rates_of(&key).map_or(0.0, value);
         Cell::number(value, packets_per_second(value).trim_end_matches("/s").trim_end())
     };
-    let pairs = device.queue_pairs.len();
-    cells.extend([Cell::text(state).with(tone), Cell::number(pairs as f64, pairs.to_string())]);
+    cells.extend([Cell::text(state).with(tone), Cell::count(device.queue_pairs.len() as u64)]);
     cells.extend(bandwidth(app, &key));
     cells.extend([
         rate(|rates| rates.tx_packets),
@@ -240,6 +274,7 @@ fn device_row(app: &App, process: &Process, device: &Device, key: Key) -> Row {
         latency(app, &key, 0.5),
         latency(app, &key, 0.99),
         Cell::events(counters.get("retrans_pkts"), Tone::Warning),
+        Cell::events(drops::corrupt(device), Tone::Bad),
         Cell::events(drops, Tone::Bad),
         Cell::events(device.completion_queues.len() as u64, Tone::Plain),
         Cell::events(device.memory_regions.len() as u64, Tone::Plain),

@@ -57,18 +57,29 @@ fn process(pid: u32, name: &str, pairs: Vec<QueuePair>) -> Process {
     Process { pid, name: name.to_owned(), state: 'S', devices: vec![device], ..Process::default() }
 }
 
+/// All objects are as much older as time has passed.
+fn aged(mut snapshot: Snapshot) -> Snapshot {
+    let age = 100.0 + snapshot.time_ns as f64 / 1e9;
+    for process in &mut snapshot.processes {
+        process.age_seconds = age;
+        let pairs = process.devices.iter_mut().flat_map(|device| &mut device.queue_pairs);
+        pairs.for_each(|pair| pair.age_seconds = age);
+    }
+    snapshot
+}
+
 /// Two processes; between the snapshots of two seconds, the second sends ten times as much as the first.
 fn app() -> App {
-    let snapshot = |time_ns, factor: u64| Snapshot {
-        time_ns,
-        processes: vec![
+    let snapshot = |time_ns, factor: u64| {
+        let processes = vec![
             process(100, "ib_write_bw", vec![pair(0x11, "RTS", factor * 1_000_000)]),
             process(
                 200,
                 "ml_train",
                 vec![pair(0x21, "RTS", factor * 10_000_000), pair(0x22, "ERR", 0)],
             ),
-        ],
+        ];
+        aged(Snapshot { time_ns, processes })
     };
     let mut app = App::new(snapshot(0, 1));
     app.update(snapshot(2_000_000_000, 2));
@@ -193,4 +204,52 @@ fn the_other_views_and_the_keys() {
     let quit = |app: &mut App, code, modifiers| press(app, KeyEvent::new(code, modifiers));
     assert_eq!(quit(&mut app, KeyCode::Char('q'), KeyModifiers::NONE), Next::Quit);
     assert_eq!(quit(&mut app, KeyCode::Char('c'), KeyModifiers::CONTROL), Next::Quit);
+}
+
+/// Numbers that do not fit are rounded, never cut.
+#[test]
+fn large_numbers_are_rounded_to_the_column() {
+    let mut snapshot = app().snapshot;
+    let device = &mut snapshot.processes[0].devices[0];
+    let count = |name: &&str| if *name == "retrans_pkts" { 12_126_736 } else { 987_654_321 };
+    device.counters = Counters::new(DEVICE_COUNTERS, DEVICE_COUNTERS.iter().map(count).collect());
+    device.queue_pairs[0].counters =
+        Counters::new(&TRANSPORT_COUNTERS, TRANSPORT_COUNTERS.iter().map(count).collect());
+    device.completion_queues[0].completions = u64::MAX;
+    snapshot.processes[0].name = "a_very_long_name_of_a_program".to_owned();
+    let mut app = App::new(snapshot);
+    for (view, parts) in [
+        ("1", &["a_very_long_nam… ", " 12.1M ", " 1.98G ", " 4.94G "][..]),
+        ("2", &["a_very_long…", " 12.1M "]),
+        ("3", &[" 18.4E "]),
+    ] {
+        type_keys(&mut app, view);
+        let shown = text(&app, 200, 14);
+        for part in parts {
+            assert!(shown.contains(part), "{part}:\n{shown}");
+        }
+    }
+    for view in View::ALL {
+        for (name, width, _) in super::rows::columns(view) {
+            assert!(name.len() < usize::from(*width), "{name}: no room for the arrow");
+        }
+    }
+}
+
+/// A process that opened a device twice: each has its own rates and queue pairs.
+#[test]
+fn a_device_opened_twice_is_two_devices() {
+    let snapshot = |time_ns, first: u64, second: u64| {
+        let mut one = process(100, "twice", vec![pair(0x11, "RTS", first)]);
+        one.devices.extend(process(100, "twice", vec![pair(0x21, "RTS", second)]).devices);
+        aged(Snapshot { time_ns, processes: vec![one] })
+    };
+    let mut app = App::new(snapshot(0, 1_000_000, 1_000_000));
+    app.update(snapshot(1_000_000_000, 2_000_000, 11_000_000));
+    let shown = text(&app, 200, 14);
+    assert!(shown.contains("8.00 Mbit/s") && shown.contains("80.0 Mbit/s"), "{shown}");
+    type_keys(&mut app, "↓\n");
+    let shown = text(&app, 200, 14);
+    assert!(shown.contains("0x000021") && !shown.contains("0x000011"), "{shown}");
+    assert!(shown.contains("of ferroce_eth0.1 of process 100"), "{shown}");
 }
