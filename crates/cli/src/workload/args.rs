@@ -8,9 +8,7 @@ use clap::{Args, ValueHint};
 
 use super::job::{Job, Workload};
 use super::method::Method;
-use super::process::Place;
 use crate::duration::Interval;
-use crate::session::address::{self, Listen};
 use crate::session::bytes::Size;
 use crate::session::failure::Failure;
 
@@ -20,9 +18,7 @@ Examples:
   ferroce workload rendezvous --delay 2:5ms    rank 2 is late: the table shows it
   ferroce workload allreduce --size 4M --method wire,tcp
   ferroce workload kv --capture kv.pcapng && ferroce analyze kv.pcapng
-  ferroce workload nvmeof --depth 32 --json | jq '.methods[] | {method, latency}'
-  ferroce workload --agent                     on other hosts; then, on this one:
-  ferroce workload parameter-server --hosts 192.0.2.1,192.0.2.2 --ranks 4";
+  ferroce workload nvmeof --depth 32 --json | jq '.methods[] | {method, latency}'";
 
 /// A rank and a duration, such as `2:5ms`.
 #[derive(Clone, Copy, Debug)]
@@ -45,54 +41,48 @@ impl FromStr for Delay {
 #[derive(Args, Debug)]
 pub(crate) struct WorkloadArgs {
     /// The workload
-    #[arg(value_name = "NAME", required_unless_present_any = ["agent", "rank"])]
+    #[arg(value_name = "NAME", required_unless_present = "rank")]
     pub(super) workload: Option<Workload>,
 
-    /// Processes, each connected to every other [default: see docs/workloads.md, or the number of hosts]
-    #[arg(long, value_name = "COUNT", conflicts_with = "agent")]
+    /// Processes, each connected to every other [default: see docs/workloads.md]
+    #[arg(long, value_name = "COUNT")]
     ranks: Option<usize>,
 
     /// Epochs, steps, requests or commands: see docs/workloads.md for their meaning and default
-    #[arg(long, short = 'n', value_name = "COUNT", conflicts_with = "agent")]
+    #[arg(long, short = 'n', value_name = "COUNT")]
     count: Option<u64>,
 
     /// Bytes of a request, value, block or vector
-    #[arg(long, value_name = "BYTES", conflicts_with = "agent")]
+    #[arg(long, value_name = "BYTES")]
     size: Option<Size>,
 
     /// Requests of a rank in flight, or entries of a cache
-    #[arg(long, value_name = "COUNT", conflicts_with = "agent")]
+    #[arg(long, value_name = "COUNT")]
     depth: Option<usize>,
 
     /// Determines all generated data
-    #[arg(long, default_value_t = 1, conflicts_with = "agent")]
+    #[arg(long, default_value_t = 1)]
     seed: u64,
 
     /// How long a rank waits for another before it reports it as late
-    #[arg(long, value_name = "DURATION", default_value = "10s", conflicts_with = "agent")]
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
     timeout: Interval,
 
     /// Make a rank late for every epoch of rendezvous
-    #[arg(long, value_name = "RANK:DURATION", conflicts_with = "agent")]
+    #[arg(long, value_name = "RANK:DURATION")]
     delay: Option<Delay>,
-
-    /// Hosts where `ferroce workload --agent` listens, separated by commas; rank n runs on host n modulo their number
-    #[arg(long, value_name = "HOST[:PORT],…", value_delimiter = ',', value_hint = ValueHint::Hostname)]
-    #[arg(conflicts_with_all = ["agent", "address", "capture"])]
-    pub(super) hosts: Vec<String>,
 
     /// The address of this host to use
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
-    #[arg(conflicts_with = "agent")]
-    address: IpAddr,
+    pub(super) address: IpAddr,
 
     /// How ranks reach each other, separated by commas [default: all that are possible]
-    #[arg(long, value_name = "METHOD,…", value_delimiter = ',', conflicts_with = "agent")]
+    #[arg(long, value_name = "METHOD,…", value_delimiter = ',')]
     pub(super) method: Vec<Method>,
 
     /// Run once more over sockets, and write the packets of rank 0 to a pcapng file; %r in its name is the rank, and
     /// each rank writes a file then
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "agent")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) capture: Option<PathBuf>,
 
     /// Print JSON
@@ -100,41 +90,19 @@ pub(crate) struct WorkloadArgs {
     pub(super) json: bool,
 
     /// Print the process of each rank
-    #[arg(long, short, conflicts_with = "agent")]
+    #[arg(long, short)]
     pub(super) verbose: bool,
 
     /// Show no progress line
-    #[arg(long, short, conflicts_with = "agent")]
+    #[arg(long, short)]
     pub(super) quiet: bool,
 
-    /// Start ranks for commands on other hosts, until terminated
-    #[arg(long, conflicts_with = "workload")]
-    pub(super) agent: bool,
-
-    /// Where the agent listens: an address of this host and a TCP port; 0 chooses any port
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:7471", requires = "agent")]
-    pub(super) listen: Listen,
-
     /// Be a rank: the command talks to standard input and output.
-    #[arg(long, hide = true, conflicts_with_all = ["agent", "workload"])]
+    #[arg(long, hide = true, conflicts_with = "workload")]
     pub(super) rank: bool,
-
-    /// The command of the rank is on another host, and must not choose files of this one.
-    #[arg(long, hide = true, requires = "rank")]
-    pub(super) remote: bool,
 }
 
 impl WorkloadArgs {
-    /// Where the ranks run.
-    pub(super) fn places(&self, ranks: usize) -> Result<Vec<Place>, Failure> {
-        if self.hosts.is_empty() {
-            return Ok(vec![Place::Here(self.address); ranks]);
-        }
-        let hosts = self.hosts.iter().map(|host| address::resolve(host).map(Place::Agent));
-        let hosts: Vec<_> = hosts.collect::<Result<_, _>>()?;
-        Ok(hosts.into_iter().cycle().take(ranks).collect())
-    }
-
     /// The job, with defaults for what was not given.
     pub(super) fn job(&self, workload: Workload) -> Result<Job, Failure> {
         let (traits, name) = (workload.traits(), workload.name());
@@ -149,14 +117,10 @@ impl WorkloadArgs {
         if self.delay.is_some() && !traits.delay {
             return Err(inapplicable("--delay"));
         }
-        let ranks = match self.hosts.len() {
-            0 => traits.ranks,
-            hosts => hosts.max(2),
-        };
         let size = self.size.map(|size| usize::try_from(size.0).unwrap_or(usize::MAX));
         let job = Job {
             workload,
-            ranks: self.ranks.unwrap_or(ranks),
+            ranks: self.ranks.unwrap_or(traits.ranks),
             count: self.count.unwrap_or(traits.count.2),
             size: size.or(traits.size.map(|size| size.1)).unwrap_or(0),
             depth: self.depth.or(traits.depth.map(|depth| depth.1)).unwrap_or(0),

@@ -1,5 +1,5 @@
-//! The messages between the command and its ranks: lines of JSON over the standard input and output of a rank, which on
-//! another host are a TCP connection. Lines are untrusted: they are bounded, and parsed into these types or refused.
+//! The messages between the command and its ranks: lines of JSON over the standard input and output of a rank. They are
+//! bounded, and parsed into these types or refused.
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ pub(super) struct Start {
     pub(super) version: u32,
     pub(super) job: Job,
     pub(super) rank: usize,
-    /// The address of the rank's host.
+    /// The address that ranks use.
     pub(super) address: IpAddr,
     pub(super) method: Method,
     /// What TCP connections between ranks present.
@@ -46,7 +46,7 @@ pub(super) enum ToRank {
     /// All ranks have finished.
     Quit,
     /// Another rank failed.
-    Abort { reason: String },
+    Abort,
 }
 
 /// A message of a rank.

@@ -141,7 +141,7 @@ impl Job {
         }
     }
 
-    /// Why it is impossible, if it is. An agent gets jobs from the network.
+    /// Why it is impossible, if it is.
     pub(super) fn check(&self) -> Result<(), String> {
         let (traits, name) = (self.workload.traits(), self.workload.name());
         if !(2..=MAX_RANKS).contains(&self.ranks) {

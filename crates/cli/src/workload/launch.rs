@@ -12,7 +12,7 @@ use super::control::{FromRank, Start, ToRank, VERSION};
 use super::fault::names;
 use super::job::Job;
 use super::method::Method;
-use super::process::{Place, RankProcess, Report};
+use super::process::{RankProcess, Report};
 use super::tally::RankResult;
 use crate::progress::Progress;
 use crate::session::failure::Failure;
@@ -27,8 +27,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// How a job is run.
 pub(super) struct Launch<'a> {
     pub(super) job: &'a Job,
-    /// By rank.
-    pub(super) places: &'a [Place],
+    /// The address that ranks use.
+    pub(super) address: IpAddr,
     pub(super) method: Method,
     /// The capture file; `%r` is the rank.
     pub(super) capture: Option<&'a Path>,
@@ -70,8 +70,7 @@ impl Launch<'_> {
     /// Runs the job. `None` if shared memory was wanted, and some ranks do not share any.
     pub(super) fn run(&self, progress: &mut Progress) -> Result<Option<Vec<RankResult>>, Failure> {
         let (sender, reports) = mpsc::channel();
-        let started = self.places.iter().enumerate();
-        let ranks = started.map(|(rank, place)| RankProcess::start(rank, *place, sender.clone()));
+        let ranks = (0..self.job.ranks).map(|rank| RankProcess::start(rank, sender.clone()));
         let ranks: Vec<_> = ranks.collect::<Result<_, _>>()?;
         drop(sender);
         let heard = vec![Instant::now(); ranks.len()];
@@ -86,12 +85,11 @@ impl Launch<'_> {
     }
 
     fn start(&self, rank: usize, token: u64) -> ToRank {
-        let address: IpAddr = self.places[rank].address();
         ToRank::Start(Box::new(Start {
             version: VERSION,
             job: self.job.clone(),
             rank,
-            address,
+            address: self.address,
             method: self.method,
             token,
             capture: self.capture.and_then(|path| capture_of(path, rank)),
@@ -192,8 +190,7 @@ impl Ranks<'_> {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Every rank sends something at intervals, even while it computes: one that does not is stopped, or its host is
-    /// gone.
+    /// Every rank sends something at intervals, even while it computes: one that does not is stopped.
     fn check_silence(&self, waits: impl Fn(usize) -> bool) -> Result<(), Trouble> {
         let timeout = Duration::from_nanos(self.launch.job.timeout_ns);
         let silent = |rank: &usize| waits(*rank) && self.heard[*rank].elapsed() > timeout;
@@ -211,7 +208,7 @@ impl Ranks<'_> {
             Trouble::Failed { rank, .. } => answered[rank] = true,
             Trouble::Silent(_) => {}
         }
-        self.broadcast(&ToRank::Abort { reason: reason.clone() });
+        self.broadcast(&ToRank::Abort);
         let end = Instant::now() + GRACE;
         while (0..count).any(|rank| !answered[rank] && !dead[rank]) {
             match self.reports.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -238,9 +235,7 @@ impl Ranks<'_> {
         }
         for rank in silent {
             let name = self.ranks[*rank].name();
-            parts.push(format!(
-                "rank {rank}{name} does not respond: it is stopped, or its host is gone"
-            ));
+            parts.push(format!("rank {rank}{name} does not respond: it is stopped"));
         }
         if parts.is_empty() {
             parts.push(text.to_owned());

@@ -6,11 +6,10 @@
 //! | `job` | the list of workloads, and their parameters |
 //! | `node` | a rank as a workload sees it |
 //! | `link` | the connections between ranks: RDMA and TCP |
-//! | `rank`, `agent` | the process of a rank, and how another host starts it |
+//! | `rank` | the process of a rank |
 //! | `launch`, `process`, `control` | the command: starts ranks, and notices those that end |
 //! | `tally`, `method`, `result`, `output` | the figures |
 
-mod agent;
 mod allreduce;
 mod args;
 mod control;
@@ -50,14 +49,9 @@ use method::Method;
 use result::{MethodResult, Outcome};
 use tally::Totals;
 
-/// Runs a workload by all methods and reports, or serves as a rank or an agent.
+/// Runs a workload by all methods and reports, or serves as a rank.
 pub(crate) fn run(args: &WorkloadArgs, screen: &Screen) -> ExitStatus {
-    let Some(workload) = args.workload else {
-        return match args.agent {
-            true => agent::run(args, screen),
-            false => rank::run(args.remote, screen),
-        };
-    };
+    let Some(workload) = args.workload else { return rank::run() };
     match measure(workload, args, screen) {
         Ok(outcome) if args.json => crate::devices::json(&outcome, screen),
         Ok(outcome) => output::write(&outcome, screen),
@@ -70,15 +64,14 @@ pub(crate) fn run(args: &WorkloadArgs, screen: &Screen) -> ExitStatus {
 
 fn measure(workload: Workload, args: &WorkloadArgs, screen: &Screen) -> Result<Outcome, Failure> {
     let job = args.job(workload)?;
-    let places = args.places(job.ranks)?;
     if let Some(capture) = &args.capture {
         check_folder(capture)?;
     }
-    let mut outcome = Outcome::new(&job, &args.hosts);
+    let mut outcome = Outcome::new(&job);
     let mut progress = Progress::new("", None, Unit::Count, args.quiet);
     let mut launch = Launch {
         job: &job,
-        places: &places,
+        address: args.address,
         method: Method::Tcp,
         capture: None,
         verbose: args.verbose,
@@ -107,14 +100,10 @@ fn measure(workload: Workload, args: &WorkloadArgs, screen: &Screen) -> Result<O
 /// The rows.
 fn methods(args: &WorkloadArgs) -> Result<Vec<Method>, Failure> {
     if !args.method.is_empty() {
-        let shared = args.method.contains(&Method::RdmaSharedMemory);
-        return match shared && !args.hosts.is_empty() {
-            true => Err(Failure::Other("--method shared-memory: hosts share no memory".into())),
-            false => Ok(args.method.clone()),
-        };
+        return Ok(args.method.clone());
     }
     let sockets = Options::from_env()?.local == Local::Sockets;
-    let shared = (!sockets && args.hosts.is_empty()).then_some(Method::RdmaSharedMemory);
+    let shared = (!sockets).then_some(Method::RdmaSharedMemory);
     Ok(shared.into_iter().chain([Method::RdmaWire, Method::Tcp]).collect())
 }
 

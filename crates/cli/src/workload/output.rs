@@ -24,12 +24,8 @@ pub(super) fn write(outcome: &Outcome, screen: &Screen) -> ExitStatus {
 
 fn title(outcome: &Outcome) -> String {
     let traits = outcome.workload.traits();
-    let place = match outcome.hosts.as_slice() {
-        [] => "on this host".to_owned(),
-        hosts => format!("on {}", hosts.join(", ")),
-    };
     let count = units::counted(outcome.count, traits.count.0) + traits.count.1;
-    let mut parts = vec![format!("{} ranks {place}", outcome.ranks), count];
+    let mut parts = vec![format!("{} ranks on this host", outcome.ranks), count];
     if let (Some(size), Some((what, ..))) = (outcome.size, traits.size) {
         parts.push(format!("{what} of {}", Size(size as u64)));
     }

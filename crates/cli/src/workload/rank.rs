@@ -18,7 +18,6 @@ use super::node::{Moment, Node};
 use super::tally::RankResult;
 use crate::exit::ExitStatus;
 use crate::session::failure::Failure;
-use crate::style::{Screen, printable};
 
 /// How often a rank tells that it is alive.
 const HEARTBEAT: Duration = Duration::from_millis(250);
@@ -40,11 +39,11 @@ impl Parent {
     }
 }
 
-/// Runs a rank; `remote`: the command is on another host.
-pub(super) fn run(remote: bool, screen: &Screen) -> ExitStatus {
+/// Runs a rank.
+pub(super) fn run() -> ExitStatus {
     let parent = Parent(Arc::new(Mutex::new(io::stdout())));
-    let messages = listen(parent.clone(), remote.then_some(*screen));
-    match work(&parent, &messages, remote) {
+    let messages = listen(parent.clone());
+    match work(&parent, &messages) {
         Ok(()) => ExitStatus::Success,
         Err(fault) => {
             parent.send(&FromRank::Failed { message: fault.to_string() });
@@ -56,20 +55,15 @@ pub(super) fn run(remote: bool, screen: &Screen) -> ExitStatus {
 
 /// Receives the messages of the command. The messages that end the rank, and the end of the command itself, end it at
 /// once, wherever it waits.
-///
-/// `screen`: of the agent, whose user does not see the messages of the command.
-fn listen(parent: Parent, screen: Option<Screen>) -> Receiver<ToRank> {
+fn listen(parent: Parent) -> Receiver<ToRank> {
     let (sender, messages) = mpsc::channel();
     thread::spawn(move || {
         let mut input = io::stdin().lock();
         let status = loop {
             match control::receive(&mut input) {
                 Ok(Some(ToRank::Quit)) => break 0,
-                Ok(Some(ToRank::Abort { reason })) => {
+                Ok(Some(ToRank::Abort)) => {
                     parent.send(&FromRank::Aborted);
-                    if let Some(screen) = screen {
-                        screen.complain(format_args!("a rank was ended: {}", printable(&reason)));
-                    }
                     break 1;
                 }
                 // The main thread ends only with the process.
@@ -88,7 +82,7 @@ fn expected<T>(message: Option<T>) -> Result<T, Fault> {
     message.ok_or_else(|| Failure::IncompatiblePeer.into())
 }
 
-fn work(parent: &Parent, messages: &Receiver<ToRank>, remote: bool) -> Result<(), Fault> {
+fn work(parent: &Parent, messages: &Receiver<ToRank>) -> Result<(), Fault> {
     let start = match messages.recv() {
         Ok(ToRank::Start(start)) if start.version == VERSION => Some(start),
         _ => None,
@@ -96,8 +90,7 @@ fn work(parent: &Parent, messages: &Receiver<ToRank>, remote: bool) -> Result<()
     let start = expected(start)?;
     let job = &start.job;
     job.check().map_err(Failure::Other)?;
-    // Whoever reaches an agent may use its network, but not write its files.
-    expected((start.rank < job.ranks && !(remote && start.capture.is_some())).then_some(()))?;
+    expected((start.rank < job.ranks).then_some(()))?;
     let memory = Buffer::new(job.memory())
         .map_err(|error| Failure::Other(format!("cannot allocate memory: {error}")))?;
     let memory = Arc::new(memory);

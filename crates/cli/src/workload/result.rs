@@ -19,7 +19,6 @@ pub(super) struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) depth: Option<usize>,
     pub(super) seed: u64,
-    pub(super) hosts: Vec<String>,
     pub(super) methods: Vec<MethodResult>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) captures: Vec<PathBuf>,
@@ -34,7 +33,7 @@ pub(super) struct MethodResult {
 }
 
 impl Outcome {
-    pub(super) fn new(job: &Job, hosts: &[String]) -> Self {
+    pub(super) fn new(job: &Job) -> Self {
         let traits = job.workload.traits();
         Self {
             workload: job.workload,
@@ -43,7 +42,6 @@ impl Outcome {
             size: traits.size.map(|_| job.size),
             depth: traits.depth.map(|_| job.depth),
             seed: job.seed,
-            hosts: hosts.to_vec(),
             methods: Vec::new(),
             captures: Vec::new(),
         }

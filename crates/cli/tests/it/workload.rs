@@ -1,13 +1,11 @@
 //! `ferroce workload`: runs every workload with small sizes, over all links, and ends some of its processes. Speed is never
 //! judged.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use crate::support::FERROCE;
 use crate::support::scratch::{Scratch, failure, has_ipv6, success};
-use crate::support::server::Server;
 use serde_json::Value;
 
 /// Every workload with small parameters, its ranks, and the operations that its result must have.
@@ -217,14 +215,10 @@ struct Endless {
 impl Endless {
     /// Starts it, and waits until all ranks work.
     fn start(name: &str, ranks: usize, method: &str, timeout: &str) -> Self {
-        Self::start_with(name, ranks, &["--method", method, "--timeout", timeout])
-    }
-
-    fn start_with(name: &str, ranks: usize, more: &[&str]) -> Self {
         let mut command = Command::new(FERROCE);
         let ranks_option = ranks.to_string();
         command.args(["workload", name, "-n", "2147483647", "--ranks", &ranks_option]);
-        command.args(more).arg("--verbose");
+        command.args(["--method", method, "--timeout", timeout, "--verbose"]);
         if ["inference-batching", "allreduce", "mpi", "mr-cache"].contains(&name) {
             command.args(["--size", "4096"]);
         }
@@ -328,9 +322,6 @@ fn wrong_arguments_are_refused() {
         (&["rendezvous", "--method", "carrier-pigeon"], "invalid value 'carrier-pigeon'"),
         (&["rendezvous", "--capture", "no/such.pcapng"], "no is not a directory"),
         (&["rendezvous", "--address", "192.0.2.77"], "192.0.2.77"),
-        (&["rendezvous", "--hosts", "127.0.0.1:1"], "no agent listens on 127.0.0.1:1"),
-        (&["rendezvous", "--hosts", "127.0.0.1:1", "--method", "shared-memory"], "no memory"),
-        (&["--agent", "rendezvous"], "cannot be used with"),
     ] {
         let complaint = failure(&scratch.ferroce(&[&["workload"], arguments].concat()));
         assert!(complaint.contains(why), "{arguments:?}: {complaint}");
@@ -355,53 +346,4 @@ fn captures_are_written_by_rank() {
         }
     }
     assert_eq!(scratch.files().len(), 4);
-}
-
-fn agent() -> Server {
-    let mut command = Command::new(FERROCE);
-    command.args(["workload", "--agent", "--json", "--listen", "127.0.0.1:0"]);
-    Server::start(&mut command)
-}
-
-#[test]
-fn agents_run_the_ranks() {
-    let scratch = Scratch::new("workload-agents");
-    let agents = [agent(), agent()];
-    // Something else than a command connects first.
-    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\xff\n", b"{\"type\":\"go\"}\n"] {
-        let mut stream = TcpStream::connect(&agents[0].address).unwrap();
-        stream.write_all(bytes).unwrap();
-        let _ = stream.shutdown(std::net::Shutdown::Write);
-        let _ = stream.read_to_end(&mut Vec::new());
-    }
-    let hosts = format!("{},{}", agents[0].address, agents[1].address);
-    for name in ["rendezvous", "kv"] {
-        let (arguments, ranks, operations) = small(name);
-        let ranks_option = ranks.to_string();
-        let more = ["--hosts", &hosts, "--ranks", &ranks_option];
-        let output = scratch.ferroce(&[&arguments[..], &more].concat());
-        let json: Value = serde_json::from_str(&success(&output)).unwrap();
-        assert_eq!(check(&json, ranks, operations), ["rdma_wire", "tcp"]);
-        assert_eq!(json["hosts"].as_array().unwrap().len(), 2, "{json}");
-    }
-    let default = ["workload", "rendezvous", "-n", "5", "--hosts", &hosts];
-    let out = success(&scratch.ferroce(&[&default[..], &PATIENT].concat()));
-    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["ranks"], 2);
-}
-
-#[test]
-fn a_killed_rank_of_an_agent_is_named_and_the_agent_goes_on() {
-    let scratch = Scratch::new("workload-agent-kill");
-    let agent = agent();
-    let hosts = format!("{0},{0}", agent.address);
-    let more = ["--hosts", &hosts, "--timeout", "60s"];
-    let running = Endless::start_with("kv", 3, &[&more[..], &["--method", "wire"]].concat());
-    let pid = running.pids[1];
-    running.signal("-KILL", pid);
-    let complaint = failure(&running.end());
-    let wanted = format!("rank 1 (process {pid} on 127.0.0.1) closed its connection");
-    assert!(complaint.contains(&wanted), "{complaint}");
-    assert!(complaint.contains("ranks 0 and 2 ended"), "{complaint}");
-    let again = ["workload", "rendezvous", "-n", "5", "--json"];
-    success(&scratch.ferroce(&[&again[..], &more].concat()));
 }
