@@ -7,6 +7,7 @@ use clap::{Args, ValueHint};
 use super::fail_on::{self, FailOn};
 use crate::duration::Interval;
 use crate::filter::FilterArgs;
+use crate::input::DecompressionLimit;
 
 /// Arguments of `ferroce analyze`.
 #[derive(Args, Debug)]
@@ -96,6 +97,9 @@ pub(crate) struct AnalyzeArgs {
     /// Maximum number of conversations tracked at a time
     #[arg(long, value_name = "N", default_value_t = 65_536, help_heading = "Limits")]
     pub(crate) max_conversations: usize,
+
+    #[command(flatten)]
+    pub(crate) decompression: DecompressionLimit,
 
     #[command(flatten)]
     pub(crate) filter: FilterArgs,

@@ -67,10 +67,8 @@ fn show(
         }
     };
     let options = super::options(args);
-    let report =
-        analysis::observe(&name, Decompressed::new(input), &options, &mut observer, &|| {
-            interrupted.get()
-        });
+    let input = Decompressed::new(input, args.decompression);
+    let report = analysis::observe(&name, input, &options, &mut observer, &|| interrupted.get());
     if let Some(error) = failed {
         return Err(error);
     }

@@ -81,7 +81,8 @@ struct Analyzed {
 impl Analyzed {
     fn of(path: &Path, args: &AnalyzeArgs) -> Self {
         let name = path.to_string_lossy();
-        match Input::open(path).and_then(|input| Self::read(path, input, args)) {
+        match Input::open(path, args.decompression).and_then(|input| Self::read(path, input, args))
+        {
             Ok(analyzed) => analyzed,
             Err(error) => {
                 let text = format!("cannot open it: {error}");
@@ -110,7 +111,7 @@ impl Analyzed {
                 analysis::connected_pairs(input, &options, &mut |_| progress.show(count.get()));
             options.pairs = Arc::new(pairs);
             first_pass = count.get();
-            input = Input::open(path)?;
+            input = Input::open(path, args.decompression)?;
         }
         let count = input.count();
         let mut report = analysis::analyze(&name, input, &options, &mut |_| {

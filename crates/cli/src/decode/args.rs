@@ -7,6 +7,7 @@ use ferroce_trace::link::LinkType;
 
 use super::numbers::Numbers;
 use crate::filter::FilterArgs;
+use crate::input::DecompressionLimit;
 
 /// Arguments of `ferroce decode`.
 #[derive(Args, Debug)]
@@ -49,6 +50,9 @@ pub(crate) struct DecodeArgs {
     /// Explain each frame in words
     #[arg(long)]
     pub(crate) explain: bool,
+
+    #[command(flatten)]
+    pub(crate) decompression: DecompressionLimit,
 
     #[command(flatten)]
     pub(crate) filter: FilterArgs,

@@ -104,7 +104,7 @@ impl Job<'_> {
             Err(error) => return Ok(self.unreadable(STANDARD_INPUT, &error)),
         };
         self.interrupted = input.interrupted();
-        let mut input = Decompressed::new(input);
+        let mut input = Decompressed::new(input, self.args.decompression);
         if !numbers.is_empty() {
             return self.capture(STANDARD_INPUT, input, numbers);
         }
@@ -157,7 +157,7 @@ impl Job<'_> {
     fn file(&mut self, path: &Path, numbers: &[Numbers]) -> io::Result<ExitStatus> {
         let name = path.to_string_lossy();
         let name = printable(&name);
-        match Input::open(path) {
+        match Input::open(path, self.args.decompression) {
             Ok(input) => self.capture(&name, input, numbers),
             Err(error) => Ok(self.unreadable(&name, &error)),
         }

@@ -8,6 +8,7 @@ use std::io::{self, BufReader, ErrorKind, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
+use super::limit::DecompressionLimit;
 use super::zstd::{self, ZstdReader};
 
 /// The first bytes of gzip (RFC 1952, 2.3.1): the magic number, and deflate as the method.
@@ -39,6 +40,11 @@ pub(crate) enum DamageKind {
         /// The window size in bytes.
         size: u64,
     },
+    /// It expands to more than is allowed.
+    Expansion {
+        /// The limit in bytes.
+        limit: u64,
+    },
 }
 
 impl Damage {
@@ -63,6 +69,11 @@ impl fmt::Display for Damage {
                  level 19 or lower and without --long",
                 zstd::MAX_WINDOW
             ),
+            DamageKind::Expansion { limit } => write!(
+                f,
+                "{offset} bytes of {format} data expand to more than {limit}: if it is a capture all the same, allow more \
+                 with --max-decompressed"
+            ),
         }
     }
 }
@@ -72,6 +83,9 @@ impl std::error::Error for Damage {}
 /// Reads plain, gzip or Zstandard data.
 pub(crate) struct Decompressed<R: Read> {
     state: State<R>,
+    /// Bytes that were decompressed.
+    expanded: u64,
+    limit: DecompressionLimit,
 }
 
 /// The input after the bytes that were read to recognise the format.
@@ -88,8 +102,8 @@ enum State<R: Read> {
 }
 
 impl<R: Read> Decompressed<R> {
-    pub(crate) fn new(input: R) -> Self {
-        Self { state: State::Start(input) }
+    pub(crate) fn new(input: R, limit: DecompressionLimit) -> Self {
+        Self { state: State::Start(input), expanded: 0, limit }
     }
 
     /// Reads the first bytes and selects the decoder.
@@ -114,15 +128,24 @@ impl<R: Read> Read for Decompressed<R> {
                 self.state = Self::start(input)?;
             }
         }
-        let result = match &mut self.state {
-            State::Start(_) | State::Failed => Ok(0),
-            State::Plain(input) => input.read(buffer),
+        let (result, format, compressed) = match &mut self.state {
+            State::Start(_) | State::Failed => return Ok(0),
+            State::Plain(input) => return input.read(buffer),
             State::Gzip(decoder) => {
                 let result = decoder.read(buffer);
-                result.map_err(|error| gzip_error(decoder.get_ref(), error))
+                let result = result.map_err(|error| gzip_error(decoder.get_ref(), error));
+                (result, "gzip", decoder.get_ref().position)
             }
-            State::Zstd(decoder) => decoder.read(buffer),
+            State::Zstd(decoder) => (decoder.read(buffer), "zstd", decoder.position()),
         };
+        let result = result.and_then(|length| {
+            self.expanded += length as u64;
+            let limit = self.limit.after(compressed);
+            match self.expanded > limit {
+                true => Err(Damage::error(format, compressed, DamageKind::Expansion { limit })),
+                false => Ok(length),
+            }
+        });
         if result.as_ref().is_err_and(|error| error.kind() != ErrorKind::Interrupted) {
             self.state = State::Failed;
         }

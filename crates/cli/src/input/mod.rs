@@ -4,6 +4,7 @@
 //! [`LiveInput`] waits for a file that grows, for a pipe, and for Ctrl-C.
 
 mod compressed;
+mod limit;
 mod live;
 mod zstd;
 
@@ -14,6 +15,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 pub(crate) use compressed::{Damage, Decompressed};
+pub(crate) use limit::DecompressionLimit;
 pub(crate) use live::{Interrupted, LiveInput};
 
 /// A capture file or standard input, decompressed while it is read.
@@ -26,20 +28,24 @@ pub(crate) struct Input {
 
 impl Input {
     /// Opens a file; `-` is standard input.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, limit: DecompressionLimit) -> io::Result<Self> {
         if path == Path::new("-") {
-            return Ok(Self::new(Box::new(io::stdin().lock()), None));
+            return Ok(Self::new(Box::new(io::stdin().lock()), None, limit));
         }
         let file = File::open(path)?;
         let data = file.metadata().ok().filter(|data| data.is_file());
-        Ok(Self::new(Box::new(file), data.map(|data| data.len())))
+        Ok(Self::new(Box::new(file), data.map(|data| data.len()), limit))
     }
 
     /// Wraps a reader of a file of this length.
-    pub(crate) fn new(input: Box<dyn Read>, length: Option<u64>) -> Self {
+    pub(crate) fn new(
+        input: Box<dyn Read>,
+        length: Option<u64>,
+        limit: DecompressionLimit,
+    ) -> Self {
         let count = ByteCount::default();
         let counted = Counted { input, count: count.clone() };
-        Self { reader: Decompressed::new(counted), count, length }
+        Self { reader: Decompressed::new(counted, limit), count, length }
     }
 
     /// The bytes read from the file so far, before decompression: what progress is measured by.

@@ -56,6 +56,11 @@ pub(super) struct ZstdReader<R> {
 }
 
 impl<R: Read> ZstdReader<Positioned<R>> {
+    /// Compressed bytes that were read.
+    pub(super) fn position(&self) -> u64 {
+        self.input.position
+    }
+
     pub(super) fn new(input: Positioned<R>) -> Self {
         Self {
             input,

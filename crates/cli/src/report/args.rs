@@ -6,6 +6,8 @@ use clap::builder::TypedValueParser;
 use clap::{Args, ValueHint};
 use ferroce_report::figures::Figure;
 
+use crate::input::DecompressionLimit;
+
 /// Part of the help text.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -57,6 +59,9 @@ pub(crate) struct ReportArgs {
     /// Show no progress bar
     #[arg(long, short)]
     pub(crate) quiet: bool,
+
+    #[command(flatten)]
+    pub(crate) decompression: DecompressionLimit,
 }
 
 /// A figure and the file it is written to.

@@ -6,18 +6,19 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::capture::create_new_private;
-use crate::input::{self, ByteCount};
+use crate::input::{self, ByteCount, DecompressionLimit};
 
 /// A capture.
 pub(super) struct Input {
     file: File,
     len: Option<u64>,
+    limit: DecompressionLimit,
     /// Counts of the bytes read in each pass.
     passes: Vec<ByteCount>,
 }
 
 impl Input {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(super) fn open(path: &Path, limit: DecompressionLimit) -> io::Result<Self> {
         let file =
             if path == Path::new("-") { spool(io::stdin().lock())? } else { File::open(path)? };
         let data = file.metadata()?;
@@ -27,7 +28,7 @@ impl Input {
         // A pipe can be read only once.
         let file = if data.is_file() { file } else { spool(file)? };
         let len = file.metadata().ok().map(|data| data.len());
-        Ok(Self { file, len, passes: Vec::new() })
+        Ok(Self { file, len, limit, passes: Vec::new() })
     }
 
     /// Its length in bytes, before decompression.
@@ -38,7 +39,7 @@ impl Input {
     /// Reads it from the start, decompressed.
     pub(super) fn reader(&mut self) -> io::Result<Box<dyn Read>> {
         self.file.seek(SeekFrom::Start(0))?;
-        let reader = input::Input::new(Box::new(self.file.try_clone()?), self.len);
+        let reader = input::Input::new(Box::new(self.file.try_clone()?), self.len, self.limit);
         self.passes.push(reader.count());
         Ok(Box::new(reader))
     }

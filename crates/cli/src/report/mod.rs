@@ -75,7 +75,7 @@ pub(crate) fn run(args: &ReportArgs, screen: &Screen) -> ExitStatus {
 }
 
 fn read(path: &Path, args: &ReportArgs, options: &mut Options) -> io::Result<FilePage> {
-    let input = Input::open(path)?;
+    let input = Input::open(path, args.decompression)?;
     let name = path.to_string_lossy();
     let length = input.len();
     // The capture is read twice.

@@ -86,13 +86,22 @@ fn a_small_file_that_expands_to_more_than_memory_is_read_in_bounded_memory() {
         let bomb = [compress(head), compress(records).repeat(REPEATED as usize)].concat();
         assert!(bomb.len() < 8 << 20, "{name}: {}", bomb.len());
         fs::write(scratch.path("bomb"), bomb).unwrap();
-        let limited =
-            format!("ulimit -v {LIMIT_KIB} && exec \"$0\" report --json --packets 1 bomb");
+        let limited = format!(
+            "ulimit -v {LIMIT_KIB} && exec \"$0\" report --json --packets 1 --max-decompressed 1G bomb"
+        );
         let output = scratch.run("sh", &["-c", &limited, FERROCE]);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{name}: {said}");
         let data: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(data["files"][0]["packets"], RECORDS * REPEATED, "{name}");
         assert!(data["files"][0]["file_bytes"].as_u64() > Some(512 << 20), "{name}");
+        // Without the option it ends early, with what was read until then.
+        for command in ["analyze", "report", "decode"] {
+            let output = scratch.ferroce(&[command, "--max-decompressed", "1M", "bomb"]);
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{name} {command}: {said}");
+            let wanted = format!("{name} data expand to more than 1048576");
+            assert!(said.contains(&wanted), "{command}: {said}");
+        }
     }
 }

@@ -40,7 +40,8 @@ impl Random {
 
 /// Returns what can be read, and the error after it. Stops at 16 MiB.
 fn read(input: &[u8]) -> (Vec<u8>, Option<io::Error>) {
-    let mut reader = Decompressed::new(Cursor::new(input)).take(16 << 20);
+    let mut reader =
+        Decompressed::new(Cursor::new(input), DecompressionLimit::default()).take(16 << 20);
     let mut found = Vec::new();
     let error = reader.read_to_end(&mut found).err();
     (found, error)
@@ -51,6 +52,29 @@ fn damage(input: &[u8]) -> (Vec<u8>, Damage) {
     let error = error.expect("an error");
     let damage = error.get_ref().and_then(|inner| inner.downcast_ref::<Damage>());
     (found, damage.unwrap_or_else(|| panic!("not damage: {error:?}")).clone())
+}
+
+/// A small file that expands to more than is allowed delivers what is allowed.
+#[test]
+fn an_expansion_beyond_the_limit_is_an_error() {
+    let data = vec![0; 4 << 20];
+    for (name, input) in [("gzip", gzip(&data)), ("zstd", zstd(&data))] {
+        for (limit, complete) in [(1 << 20, false), (data.len() as u64 - 1, false), (4 << 20, true)]
+        {
+            let limit = DecompressionLimit::of(limit);
+            let mut found = Vec::new();
+            let read = Decompressed::new(Cursor::new(&input), limit).read_to_end(&mut found);
+            assert_eq!(read.is_ok(), complete, "{name}");
+            assert!(found.len() <= data.len());
+            if let Err(error) = read {
+                let said = error.to_string();
+                assert!(said.contains(name) && said.contains("--max-decompressed"), "{said}");
+            }
+        }
+    }
+    // Without the option, a file of 1 MB may not expand to a gigabyte, and one of 100 MB may.
+    let limit = DecompressionLimit::default();
+    assert_eq!((limit.after(1 << 20), limit.after(100 << 20)), (256 << 20, 6400 << 20));
 }
 
 #[test]
@@ -114,7 +138,9 @@ fn a_failure_to_read_is_not_damage() {
     for whole in [gzip(&data), zstd(&data)] {
         let mut found = Vec::new();
         let half = &whole[..whole.len() / 2];
-        let error = Decompressed::new(Failing(half)).read_to_end(&mut found).unwrap_err();
+        let error = Decompressed::new(Failing(half), DecompressionLimit::default())
+            .read_to_end(&mut found)
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::PermissionDenied);
         assert!(!crate::input::is_damage(&error));
     }
