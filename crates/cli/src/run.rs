@@ -64,6 +64,11 @@ fn try_run(args: &RunArgs, screen: &Screen) -> Result<u8, String> {
     let [program, arguments @ ..] = args.command.as_slice() else {
         return Err("no command".into());
     };
+    if let Some(libraries) = environment.libraries() {
+        for obstacle in crate::doctor::obstacles(program, libraries) {
+            screen.complain(format_args!("warning: {obstacle}"));
+        }
+    }
     let mut command = Command::new(program);
     command.args(arguments);
     command.envs(environment.variables.iter().map(|variable| (variable.name, &variable.value)));

@@ -13,12 +13,42 @@ mod system;
 
 pub(crate) use args::{DoctorArgs, EXAMPLES};
 
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
 use crate::exit::ExitStatus;
 use crate::progress::{Progress, Unit};
 use crate::style::Screen;
+use finding::{Finding, Level};
 use output::Report;
 use program::Program;
 use system::System;
+
+/// Findings about a program that `ferroce run` cannot reach, or not completely.
+const OBSTACLES: [&str; 6] = [
+    "program.architecture",
+    "program.static",
+    "program.privileged",
+    "program.own_verbs",
+    "program.rpath",
+    "program.preload",
+];
+
+/// What keeps Ferroce's libraries from a program, and what to do about it. `libraries` is their folder.
+pub(crate) fn obstacles(name: &OsStr, libraries: &Path) -> Vec<String> {
+    let program = Program::read(name, &system::environment(), libraries.to_str());
+    let user = fs::metadata("/proc/self").map_or(0, |own| own.uid());
+    let findings = checks::program::check(user, &program).into_iter();
+    let findings = findings
+        .filter(|finding| finding.result >= Level::Warning && OBSTACLES.contains(&finding.id));
+    let text = |finding: Finding| match finding.fix {
+        Some(fix) => format!("{}; {fix}", finding.finding),
+        None => finding.finding,
+    };
+    findings.map(text).collect()
+}
 
 /// Checks this host, and a program if one is given.
 pub(crate) fn run(args: &DoctorArgs, screen: &Screen) -> ExitStatus {

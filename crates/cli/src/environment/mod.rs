@@ -10,7 +10,7 @@ mod variables;
 mod view;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use ferroce::Names;
@@ -129,6 +129,12 @@ impl Environment {
         }
         variables.extend(messaging::variables(args));
         Ok(Self { variables, is_empty: devices.is_empty(), folder })
+    }
+
+    /// The folder of libibverbs and librdmacm, if they are used.
+    pub(crate) fn libraries(&self) -> Option<&Path> {
+        let verbs = self.variables.iter().find(|variable| variable.name == "FERROCE_VERBS")?;
+        Path::new(&verbs.value).parent()
     }
 
     /// The folder in which processes record their connections, so that they can be disconnected if a process is killed.

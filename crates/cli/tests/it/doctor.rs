@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use ferroce_test_support::{find_program, skip};
+use ferroce_test_support::{built, find_program, skip};
 use serde_json::Value;
 
 use crate::support::FERROCE;
@@ -145,6 +145,17 @@ fn messaging_variables_are_checked() {
     assert!(finding["fix"].as_str().unwrap().contains("unset UCX_TLS"), "{finding}");
 }
 
+/// `ferroce run` says the same of a program, before it starts it.
+fn run_warns_of(finding: &Value, directory: &Path, path: &Path, preload: &str) {
+    let mut command = Command::new(FERROCE);
+    command.args(["run", "--"]).arg(path).env("FERROCE_LIB", built::folder());
+    command.env("LD_PRELOAD", preload).env_remove("LD_LIBRARY_PATH");
+    let said = text(&command.env("XDG_RUNTIME_DIR", directory).output().unwrap().stderr);
+    let words = |name: &str| finding[name].as_str().unwrap();
+    let wanted = format!("warning: {}; {}", words("finding"), words("fix"));
+    assert!(said.contains(&wanted), "{wanted}\n{said}");
+}
+
 /// Compiles a C program; `None` after a skip if that is not possible.
 fn compile(directory: &Path, name: &str, source: &str, options: &[&str]) -> Option<PathBuf> {
     if find_program("cc").is_none() {
@@ -172,6 +183,7 @@ fn a_static_program_is_out_of_reach() {
     let finding = one(&output, "program.static");
     assert_eq!(finding["result"], "problem");
     assert!(finding["finding"].as_str().unwrap().contains("statically linked"), "{finding}");
+    run_warns_of(&finding, &directory, &path, "");
 }
 
 #[test]
@@ -230,6 +242,7 @@ fn rpath_is_searched_before_ferroce_and_runpath_after() {
     let finding = one(&output, "program.rpath");
     assert_eq!(finding["result"], "warning");
     assert!(finding["finding"].as_str().unwrap().contains("DT_RPATH"), "{finding}");
+    run_warns_of(&finding, &directory, &old, "");
     let Some(new) = linked(&directory, "new", "--enable-new-dtags") else { return };
     let finding = one(&program(new.to_str().unwrap()), "program.verbs");
     assert_eq!(finding["result"], "ok", "{finding}");
@@ -248,7 +261,9 @@ fn a_preloaded_libibverbs_replaces_ferroce() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(one(&output, "program.preload")["result"], "problem");
+    let finding = one(&output, "program.preload");
+    assert_eq!(finding["result"], "problem");
+    run_warns_of(&finding, &directory, Path::new("sh"), library.to_str().unwrap());
 }
 
 #[test]
@@ -276,4 +291,5 @@ fn a_set_user_id_program_is_out_of_reach() {
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     let finding = one(&output, "program.privileged");
     assert!(finding["finding"].as_str().unwrap().contains("set-user-ID"), "{finding}");
+    run_warns_of(&finding, &directory, &path, "");
 }

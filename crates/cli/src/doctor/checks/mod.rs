@@ -6,7 +6,7 @@ mod kernel;
 mod messaging;
 mod mtu;
 mod port;
-mod program;
+pub(super) mod program;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +23,7 @@ pub(super) fn all(system: &System, program: Option<&Program>) -> Vec<Finding> {
     findings.extend(environment::check(system, program.is_some()));
     findings.extend(messaging::check(system));
     if let Some(program) = program {
-        findings.extend(program::check(system, program));
+        findings.extend(program::check(system.kernel.user, program));
     }
     findings
 }

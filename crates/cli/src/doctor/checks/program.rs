@@ -2,17 +2,17 @@
 
 use crate::doctor::finding::Finding;
 use crate::doctor::program::{Elf, Kind, Library, Origin, Preloaded, Program};
-use crate::doctor::system::System;
 
 /// Libraries that replace the socket or verbs calls of a program.
 const INTERPOSERS: [&str; 3] = ["libvma", "libxlio", "libsdp"];
 
-pub(super) fn check(system: &System, program: &Program) -> Vec<Finding> {
+/// `user` is the effective user ID.
+pub(in crate::doctor) fn check(user: u32, program: &Program) -> Vec<Finding> {
     let mut findings = file(program);
     if let Kind::Elf(elf) = &program.kind {
         findings.extend(architecture(program, elf));
         findings.extend(linkage(program, elf));
-        findings.extend(privileges(program, system.kernel.user));
+        findings.extend(privileges(program, user));
         if elf.is_dynamic && elf.is_native() {
             findings.extend(verbs(program, elf));
         }

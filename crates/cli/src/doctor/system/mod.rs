@@ -30,6 +30,12 @@ pub(super) struct System {
     pub(super) libraries: Option<Result<String, String>>,
 }
 
+/// The environment variables of this process.
+pub(super) fn environment() -> BTreeMap<String, String> {
+    let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+    std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
+}
+
 impl System {
     /// Reads the facts of this host.
     pub(super) fn read() -> Self {
@@ -38,11 +44,6 @@ impl System {
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
         let kernel = Kernel::read();
-        let environment = std::env::vars_os()
-            .map(|(name, value)| {
-                (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
-            })
-            .collect();
         Self {
             interfaces: devices::interfaces(),
             sockets: devices
@@ -57,7 +58,7 @@ impl System {
             port: port::read(&kernel),
             sharing_error: ferroce_sys::Hub::new().err().map(|error| error.to_string()),
             kernel,
-            environment,
+            environment: environment(),
             libraries: Some(crate::environment::library_folder()),
         }
     }
