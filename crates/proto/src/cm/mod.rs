@@ -27,6 +27,7 @@ mod connection;
 mod delay;
 mod disconnect;
 mod event;
+mod overtaken;
 mod parameters;
 mod passive;
 mod peer;
@@ -70,6 +71,7 @@ pub use state::{Phase, State, TRANSITIONS, TransitionTable, Trigger};
 
 use crate::time::Instant;
 use comm_id::CommIds;
+use overtaken::Overtaking;
 use resolution::Resolutions;
 use table::Table;
 use timer::Timers;
@@ -84,6 +86,7 @@ pub struct ConnectionManager {
     /// Listening services and their backlogs.
     listeners: BTreeMap<u64, usize>,
     timers: Timers,
+    overtaking: Overtaking,
     /// Expiry of the keepalive timer, if it runs.
     keepalive_at: Option<Instant>,
     transmits: VecDeque<Transmit>,
@@ -110,6 +113,7 @@ impl ConnectionManager {
             resolutions: Resolutions::default(),
             listeners: BTreeMap::new(),
             timers: Timers::default(),
+            overtaking: Overtaking::default(),
             keepalive_at: None,
             transmits: VecDeque::new(),
             events: VecDeque::new(),
@@ -238,7 +242,7 @@ impl ConnectionManager {
     ) -> Result<(), Ignored> {
         // Bounds messages and events; timers add at most one of each per connection.
         self.check_drained()?;
-        match message {
+        let result = match message {
             CmMessage::Req(req) => self.handle_req(now, envelope, req),
             CmMessage::Mra(mra) => self.handle_mra(now, envelope, mra),
             CmMessage::Rej(rej) => self.handle_rej(now, envelope, rej),
@@ -250,7 +254,9 @@ impl ConnectionManager {
             CmMessage::SidrRep(reply) => self.handle_sidr_rep(envelope, reply),
             CmMessage::Lap(lap) => self.handle_lap(envelope, lap),
             CmMessage::Apr(apr) => self.handle_apr(now, envelope, apr),
-        }
+        };
+        self.handle_overtaking(now);
+        result
     }
 
     fn check_drained(&self) -> Result<(), Ignored> {

@@ -97,6 +97,20 @@ impl ConnectionManager {
         if let Some(known) = self.table.by_remote_id(from, guid, theirs) {
             return self.handle_known_req(now, envelope, req, known);
         }
+        if self.listeners.contains_key(&req.service_id.0) && self.wait_for_rtu(now, envelope, req) {
+            return Ok(());
+        }
+        self.handle_new_req(now, envelope, req)
+    }
+
+    /// Handles a REQ with a sender ID that is not known.
+    pub(super) fn handle_new_req(
+        &mut self,
+        now: Instant,
+        envelope: &Envelope,
+        req: &Req,
+    ) -> Result<(), Ignored> {
+        let (from, guid) = (envelope.from, req.local_ca_guid);
         if let Some(other) = self.table.by_remote_qpn(from, guid, req.local_qpn) {
             if !self.may_supersede(now, other)? {
                 self.refuse_req(envelope, req, RejectReason::STALE_CONNECTION);

@@ -50,6 +50,11 @@ impl Table {
         self.awaiting_rtu.first_key_value().map(|(_, &id)| id)
     }
 
+    /// The connections that wait for an RTU, newest first.
+    pub(super) fn newest_awaiting_rtu(&self) -> impl Iterator<Item = &Connection> {
+        self.awaiting_rtu.values().rev().filter_map(|id| self.get(*id))
+    }
+
     /// Established connections.
     pub(super) fn established(&self) -> impl Iterator<Item = &Connection> {
         self.connections.values().filter(|connection| connection.state == State::Established)

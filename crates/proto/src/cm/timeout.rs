@@ -19,6 +19,7 @@ impl ConnectionManager {
                 Timer::Resolution(id) => self.resolution_timeout(now, CommId(id)),
                 Timer::Query(id) => self.query_timeout(CommId(id)),
                 Timer::Keepalive => self.keepalive_timeout(now),
+                Timer::Overtaking => self.handle_overtaking(now),
             }
         }
     }

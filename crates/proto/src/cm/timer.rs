@@ -12,6 +12,8 @@ pub(super) enum Timer {
     Query(u32),
     /// All established connections.
     Keepalive,
+    /// Requests that overtook an RTU.
+    Overtaking,
 }
 
 /// All timers, earliest first. Each owner has at most one and keeps its deadline.

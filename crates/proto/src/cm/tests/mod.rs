@@ -10,6 +10,7 @@ mod limits;
 mod link;
 mod lossy;
 mod messages;
+mod overtaken;
 mod rejection;
 mod resolution;
 mod retries;
