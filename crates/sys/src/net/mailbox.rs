@@ -40,7 +40,8 @@ pub(crate) struct Mailbox {
     /// The address whose mailboxes it forwards to.
     address: SocketAddr,
     slot: u8,
-    user: u32,
+    /// The user whose packets are accepted, besides root; none if others cannot be told from it.
+    user: Option<u32>,
     rejected: AtomicU64,
     peers: Mutex<Peers>,
 }
@@ -65,7 +66,7 @@ impl Mailbox {
             fd,
             address,
             slot,
-            user: unix_name::user(),
+            user: Some(unix_name::user()).filter(|&user| unix_name::is_certainly_this_user(user)),
             rejected: AtomicU64::new(0),
             peers: Mutex::new(peers),
         })
@@ -122,7 +123,8 @@ impl Mailbox {
         };
         for index in 0..count {
             let raw = batch.raw(index);
-            let trusted = raw.control.user == Some(self.user) || raw.control.user == Some(0);
+            let sender = raw.control.user;
+            let trusted = sender.is_some() && (sender == self.user || sender == Some(0));
             let info = forward_header::decode(batch.buffer(index, raw.length));
             match info.filter(|_| trusted && !raw.truncated) {
                 Some(info) => batch.accept(index, forward_header::LENGTH, info),

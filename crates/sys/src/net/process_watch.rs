@@ -198,9 +198,9 @@ pub(super) fn open() -> io::Result<DeviceFd> {
     DeviceFd::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)
 }
 
-/// Whether the peer of a connection is a process of this user.
+/// Whether the peer of a connection is certainly a process of this user.
 pub(super) fn belongs_to_this_user(fd: BorrowedFd<'_>) -> bool {
-    socket_peercred(fd).is_ok_and(|peer| peer.uid.as_raw() == unix_name::user())
+    socket_peercred(fd).is_ok_and(|peer| unix_name::is_certainly_this_user(peer.uid.as_raw()))
 }
 
 /// Accepts all pending connections of a listener.

@@ -97,6 +97,21 @@ pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// Whether a user ID that the kernel reports is certainly ours. A user namespace shows all users that it does not map as one
+/// number: a process whose own user is not mapped cannot tell its user from others, and trusts none.
+pub(crate) fn is_certainly_this_user(uid: u32) -> bool {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    uid == user()
+        && !may_be_anyone(uid, &read("/proc/sys/kernel/overflowuid"), || read("/proc/self/uid_map"))
+}
+
+/// Whether a user ID stands for all users that are not mapped, given the contents of these files.
+fn may_be_anyone(uid: u32, overflow_uid: &str, uid_map: impl FnOnce() -> String) -> bool {
+    uid == overflow_uid.trim().parse().unwrap_or(65_534)
+        // All users are mapped: it is a user as others are.
+        && !uid_map().split_whitespace().eq(["0", "0", "4294967295"])
+}
+
 /// Whether a socket belongs to this user. If the kernel does not report owners, all do.
 pub(crate) fn belongs_to_this_user(socket: &Named) -> bool {
     socket.user.is_none_or(|owner| owner == user())
@@ -178,6 +193,26 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unmapped_user_may_be_anyone() {
+        let all = "         0          0 4294967295\n";
+        let one = "      1000       1000          1\n";
+        for (uid, overflow, map, anyone) in [
+            (1000, "65534\n", one, false),
+            (65_534, "65534\n", one, true),
+            (65_534, "65534\n", "", true),
+            // `nobody` of the host.
+            (65_534, "65534\n", all, false),
+            (99, "99\n", one, true),
+            // Without /proc.
+            (65_534, "", "", true),
+        ] {
+            assert_eq!(may_be_anyone(uid, overflow, || map.to_owned()), anyone, "{uid} {map:?}");
+        }
+        assert!(is_certainly_this_user(user()));
+        assert!(!is_certainly_this_user(user() + 1));
+    }
 
     #[test]
     fn roles_are_parsed_as_they_were_written() {
