@@ -30,7 +30,8 @@ fn main() -> Outcome<()> {
             }
             end.post_receive(9, 0, 0)?;
         }
-        Ok(id.wait_disconnected()?)
+        id.wait_disconnected()?;
+        Ok(())
     });
 
     // An immediate consumes a receive request, although it needs no memory.

@@ -159,7 +159,7 @@ fn translate(handle: &IdHandle, kind: EventKind) -> Option<EventContent> {
             EventContent { private_data, ..content(cm_event::REJECTED, reason.0.into()) }
         }
         EventKind::Established(established) => arrived(handle, *established),
-        EventKind::Disconnected => {
+        EventKind::Disconnected(_) => {
             let mut details = lock(&handle.details);
             if details.failed {
                 return None;

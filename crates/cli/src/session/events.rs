@@ -88,7 +88,7 @@ impl Caller {
                 Failure::Refused(printed(text))
             }
             EventKind::Rejected { reason, .. } => Failure::Rejected(self.peer, reason),
-            EventKind::Disconnected => Failure::Disconnected,
+            EventKind::Disconnected(_) => Failure::Disconnected,
             other => Failure::Other(format!("unexpected CM event: {other:?}")),
         }
     }
@@ -120,7 +120,7 @@ impl Caller {
     pub(crate) fn disconnect(&self) -> Result<(), Failure> {
         self.id.disconnect()?;
         match self.next("the end of the connection")? {
-            EventKind::Disconnected => Ok(()),
+            EventKind::Disconnected(_) => Ok(()),
             other => Err(self.unexpected(other)),
         }
     }

@@ -49,8 +49,10 @@ impl ConnectionManager {
         connection: ConnectionId,
         private_data: RtuData,
     ) -> Result<(), CallError> {
+        let first = self.config.keepalive.map(|keepalive| keepalive.first);
         let connection = self.table.step(connection.0, Trigger::Ready)?;
-        connection.arm(&mut self.timers, None);
+        let deadline = first.map(|schedule| connection.prepare_probe(schedule));
+        connection.arm(&mut self.timers, deadline);
         let rtu =
             Rtu { local_comm_id: connection.id, remote_comm_id: connection.remote(), private_data };
         self.transmits.push_back(connection.send_and_keep(rtu, 0));
@@ -141,6 +143,7 @@ impl ConnectionManager {
         connection.time_wait =
             connection.round_trip + self.config.bounded(rep.target_ack_delay.duration());
         connection.sent = None;
+        connection.answered_at = now;
         let consumer_timeout = connection.consumer_timeout;
         connection.arm(&mut self.timers, Some(now + consumer_timeout));
         self.table.index(id);

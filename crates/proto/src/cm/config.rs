@@ -14,6 +14,9 @@ pub struct Keepalive {
     pub idle: Duration,
     /// Schedule of a probe.
     pub probe: ProbeSchedule,
+    /// Schedule of the active side's first probe, which begins one interval after the REP. It tells whether the peer responds to
+    /// LAPs: only then does its silence count later.
+    pub first: ProbeSchedule,
 }
 
 impl Keepalive {
@@ -22,6 +25,7 @@ impl Keepalive {
     pub const DEFAULT: Self = Self {
         idle: Duration::from_secs(30),
         probe: ProbeSchedule { messages: 5, interval: Duration::from_secs(5) },
+        first: ProbeSchedule { messages: 3, interval: Duration::from_secs(1) },
     };
 }
 

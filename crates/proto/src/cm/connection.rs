@@ -67,7 +67,7 @@ pub(super) struct Connection {
     pub(super) traffic_class: u8,
     /// Time until the first retransmission of the REP; it doubles with each one.
     pub(super) rep_interval: Duration,
-    /// When the consumer accepted.
+    /// When the consumer accepted, or the REP arrived.
     pub(super) answered_at: Instant,
     /// When to give up waiting for the RTU.
     pub(super) give_up_at: Instant,

@@ -73,10 +73,21 @@ pub enum Disconnection {
     Unconfirmed,
     /// We confirmed the peer's DREQ.
     ByPeer,
-    /// The peer is lost: it did not respond to a probe, or its process exited.
-    Lost,
+    /// The peer is lost.
+    Lost(Loss),
     /// The peer does not know the connection, or gave it up.
     Rejected(Box<Rejection>),
+}
+
+/// How it is known that a peer is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Its process has ended.
+    ProcessEnded,
+    /// It did not respond to a probe.
+    NoResponse,
+    /// It responded to a probe that it does not know the connection.
+    UnknownToPeer,
 }
 
 /// A message to send: a UD SEND from QP 1 to QP 1.

@@ -55,7 +55,7 @@ use ferroce_wire::mad::{AttributeId, Mad, ManagementClass, Method, TransactionId
 
 pub use config::{Config, Keepalive};
 pub use event::{
-    CallError, Disconnection, Event, Failure, Ignored, ServiceInUse, TooMany, Transmit,
+    CallError, Disconnection, Event, Failure, Ignored, Loss, ServiceInUse, TooMany, Transmit,
 };
 pub use parameters::{
     AcceptParameters, ConnectParameters, ConnectionId, Enhancements, Query, QueryId, Rejection,

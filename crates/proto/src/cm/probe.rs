@@ -11,9 +11,9 @@
 //! | passive | retransmitted REP | RTU (Linux too: the first RTU may have been lost, IBA 12.9) | REJ, or none (Linux) |
 //! | active | LAP | APR (not supported); none from Linux | APR (invalid communication ID); none from Linux |
 //!
-//! No response to a LAP proves nothing unless the peer has responded to one before. When a probe gets no response,
-//! the consumer decides ([`Event::Unanswered`]): it may know from received data or from the peer's process that the
-//! peer is alive.
+//! No response to a LAP proves nothing unless the peer has responded to one before: therefore the active side sends one
+//! right after set-up. When a probe gets no response, or its message finds the peer's port closed, the consumer decides
+//! ([`Event::Unanswered`]): it may know from received data or from the peer's process that the peer is alive.
 
 use core::time::Duration;
 
@@ -24,7 +24,7 @@ use ferroce_wire::mad::TransactionId;
 use ferroce_wire::number::Qpn;
 
 use super::connection::{Connection, Role};
-use super::event::{CallError, Disconnection, Event, Ignored, Transmit};
+use super::event::{CallError, Disconnection, Event, Ignored, Loss, Transmit};
 use super::parameters::ConnectionId;
 use super::state::{State, Trigger};
 use super::timer::Timer;
@@ -113,6 +113,7 @@ impl ConnectionManager {
         &mut self,
         now: Instant,
         connection: ConnectionId,
+        loss: Loss,
     ) -> Result<(), CallError> {
         let id = connection.0;
         let transaction = self.comm_ids.transaction(id);
@@ -126,7 +127,7 @@ impl ConnectionManager {
         };
         self.transmits.push_back(lost.send_and_keep(dreq, 0));
         self.finish_transition(now, id);
-        self.events.push_back(Event::Disconnected(connection, Disconnection::Lost));
+        self.events.push_back(Event::Disconnected(connection, Disconnection::Lost(loss)));
         Ok(())
     }
 
@@ -210,6 +211,16 @@ impl ConnectionManager {
         self.transmits.extend(connection.probe_message());
     }
 
+    /// A LAP of a probe found the peer's port closed. Returns whether there is such a probe. A passive side probes with REPs, whose
+    /// transaction ID the peer has chosen.
+    pub(super) fn probe_found_closed_port(&mut self, id: CommId) -> bool {
+        let active = self.table.get(id).filter(|connection| connection.role == Role::Active);
+        let Some(probe) = active.and_then(|connection| connection.probe) else { return false };
+        self.stop_probe(id);
+        self.events.push_back(Event::Unanswered(ConnectionId(id), probe.begun));
+        true
+    }
+
     fn stop_probe(&mut self, id: CommId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         if connection.state == State::Established && connection.probe.take().is_some() {
@@ -236,7 +247,7 @@ impl ConnectionManager {
             return Err(Ignored::Unsolicited);
         }
         if apr.status == ApStatus::INVALID_COMM_ID {
-            self.peer_is_lost(now, ConnectionId(id))?;
+            self.peer_is_lost(now, ConnectionId(id), Loss::UnknownToPeer)?;
             return Ok(());
         }
         if let Some(connection) = self.table.get_mut(id) {
@@ -281,6 +292,13 @@ impl ConnectionManager {
 }
 
 impl Connection {
+    /// Schedules the first probe of an active side, and returns when it begins.
+    pub(super) fn prepare_probe(&mut self, schedule: ProbeSchedule) -> Instant {
+        let begun = self.answered_at;
+        self.probe = Some(Probe { schedule, begun, left: schedule.messages });
+        begun + schedule.interval
+    }
+
     /// The probe message.
     fn probe_message(&self) -> Option<Transmit> {
         if self.role == Role::Passive {

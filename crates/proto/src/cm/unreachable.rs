@@ -5,6 +5,12 @@
 //!
 //! ICMP messages can be forged, so one must quote enough of our message to prove that its sender has seen it: the
 //! transaction ID, which has 32 random bits.
+//!
+//! An established connection ends by one only if the transaction ID is that of a LAP, a probe that the active side is waiting for:
+//! that is for one round trip if the peer answers LAPs, and for a few seconds after set-up and in each of three keepalives if it does
+//! not. A forger has to guess 32 bits within these times; and the consumer ignores it if the peer has sent anything since the probe
+//! began, or runs on the same host. Whoever can read the transaction ID can read the communication IDs as well, and end the
+//! connection with a DREQ.
 
 use alloc::boxed::Box;
 
@@ -46,9 +52,11 @@ impl ConnectionManager {
         if connection.peer != peer || connection.transaction != transaction {
             return Err(Ignored::Unknown(id));
         }
-        let over = match connection.state {
+        let state = connection.state;
+        let over = match state {
             State::ReqSent => Event::Failed(ConnectionId(id), Failure::PortClosed),
             State::DreqSent => Event::Disconnected(ConnectionId(id), Disconnection::Unconfirmed),
+            State::Established if self.probe_found_closed_port(id) => return Ok(()),
             // An MRA, REP or RTU has shown that the peer runs a CM. A probe detects if that changes.
             state => return Err(Ignored::OutOfPlace(state)),
         };

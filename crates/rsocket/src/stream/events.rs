@@ -62,7 +62,7 @@ fn handle(socket: &Arc<StreamSocket>, event: Event) {
         | EventKind::ConnectError(error) => Err(error.into()),
         EventKind::Unreachable(_) => Err(Errno(libc::ETIMEDOUT)),
         EventKind::Rejected { .. } => Err(Errno(libc::ECONNREFUSED)),
-        EventKind::Disconnected => Err(Errno(libc::ECONNRESET)),
+        EventKind::Disconnected(_) => Err(Errno(libc::ECONNRESET)),
         _ => Ok(()),
     };
     if let Err(error) = result {

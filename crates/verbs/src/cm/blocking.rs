@@ -8,7 +8,7 @@ use std::time::Duration;
 use ferroce_wire::rdmacm::PortSpace;
 
 use super::channel::EventChannel;
-use super::event::{Established, Event, EventKind, Request};
+use super::event::{DisconnectCause, Established, Event, EventKind, Request};
 use super::id::CmId;
 use super::parameters::ConnectParameters;
 use crate::error::CmError as Error;
@@ -60,15 +60,15 @@ impl CmId {
         }
     }
 
-    /// Waits until the connection has ended.
+    /// Waits until the connection has ended, and returns why.
     ///
     /// # Errors
     ///
     /// When it was not established, or the wait fails.
-    pub fn wait_disconnected(&self) -> Result<(), Error> {
+    pub fn wait_disconnected(&self) -> Result<DisconnectCause, Error> {
         loop {
-            if let EventKind::Disconnected = self.wait_kind()? {
-                return Ok(());
+            if let EventKind::Disconnected(cause) = self.wait_kind()? {
+                return Ok(cause);
             }
         }
     }

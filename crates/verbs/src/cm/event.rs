@@ -1,5 +1,6 @@
 //! Events of cm_ids.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_proto::cm::{self as proto, Enhancements};
@@ -74,9 +75,9 @@ pub enum EventKind {
     /// The connection is established.
     #[doc(alias = "RDMA_CM_EVENT_ESTABLISHED")]
     Established(Box<Established>),
-    /// The connection has ended. The QP is in the error state.
+    /// The connection has ended, for this reason. The QP is in the error state.
     #[doc(alias = "RDMA_CM_EVENT_DISCONNECTED")]
-    Disconnected,
+    Disconnected(DisconnectCause),
     /// No packet of the connection is in flight any more: the QP may be reused.
     #[doc(alias = "RDMA_CM_EVENT_TIMEWAIT_EXIT")]
     TimewaitExit,
@@ -89,6 +90,51 @@ pub enum EventKind {
     /// The program raised it with [`CmId::raise_event`].
     #[doc(alias = "RDMA_CM_EVENT_USER")]
     User(UserEvent),
+}
+
+/// Why a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DisconnectCause {
+    /// This side disconnected.
+    Local,
+    /// The peer disconnected, or its program ended without having been killed.
+    Peer,
+    /// The peer's process on this host has ended without disconnecting: it was killed.
+    ProcessEnded,
+    /// The peer does not answer any more: its process was killed, or its host or the network failed.
+    NoResponse,
+    /// The peer does not know the connection any more: its process was killed, or it has given up the connection.
+    UnknownToPeer,
+}
+
+impl fmt::Display for DisconnectCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Local => "this side disconnected",
+            Self::Peer => "the peer disconnected",
+            Self::ProcessEnded => "the peer's process has ended without disconnecting",
+            Self::NoResponse => "the peer does not respond any more",
+            Self::UnknownToPeer => "the peer does not know the connection any more",
+        })
+    }
+}
+
+impl From<&proto::Disconnection> for DisconnectCause {
+    fn from(how: &proto::Disconnection) -> Self {
+        use ferroce_proto::cm::{Disconnection, Loss};
+        match how {
+            Disconnection::Confirmed(_)
+            | Disconnection::Simultaneous
+            | Disconnection::Unconfirmed => Self::Local,
+            Disconnection::ByPeer => Self::Peer,
+            Disconnection::Lost(Loss::ProcessEnded) => Self::ProcessEnded,
+            Disconnection::Lost(Loss::NoResponse) => Self::NoResponse,
+            Disconnection::Lost(Loss::UnknownToPeer) | Disconnection::Rejected(_) => {
+                Self::UnknownToPeer
+            }
+        }
+    }
 }
 
 /// An event that a program raises itself, for example to wake a thread that waits on the channel. Its fields are not

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard};
 
 use ferroce_proto::cm::{
-    ConnectionId, DrepData, Event, Failure, Information, Query, QueryId, Rejection, Reply,
+    ConnectionId, DrepData, Event, Failure, Information, Loss, Query, QueryId, Rejection, Reply,
     Request as PeerRequest, Resolution, RtuData,
 };
 use ferroce_proto::qp::AddressVector;
@@ -56,7 +56,7 @@ pub(super) fn handle(
         }
         Event::DisconnectRequest(connection, _) => handler.handle_disconnect_request(connection),
         Event::Unanswered(connection, begun) => handler.handle_unanswered(connection, begun),
-        Event::Disconnected(..) => handler.finish(EventKind::Disconnected),
+        Event::Disconnected(_, how) => handler.finish(EventKind::Disconnected((&how).into())),
         Event::TimeWaitEnded(_) => handler.handle_timewait_exit(),
         Event::Resolved(_, resolution) => handler.handle_resolution(&resolution),
         Event::Unresolved(_) => handler.finish(EventKind::Unreachable(None)),
@@ -266,7 +266,7 @@ impl Handler<'_> {
         let heard = self.transport.last_heard(number);
         self.act(|manager, now| {
             if heard.is_none_or(|heard| heard < begun) {
-                let _ = manager.cm.peer_is_lost(now, connection);
+                let _ = manager.cm.peer_is_lost(now, connection, Loss::NoResponse);
             }
         });
     }

@@ -76,7 +76,8 @@ mod parameters;
 
 pub use channel::EventChannel;
 pub use event::{
-    DatagramPeer, Established, Event, EventKind, Group, IdName, PeerParameters, Request, UserEvent,
+    DatagramPeer, DisconnectCause, Established, Event, EventKind, Group, IdName, PeerParameters,
+    Request, UserEvent,
 };
 pub use id::CmId;
 pub use parameters::{ConnectParameters, Route};

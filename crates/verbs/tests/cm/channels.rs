@@ -35,8 +35,8 @@ fn pending_events_move_to_the_new_channel() {
     id.migrate(&second);
     request.id.migrate(&first);
     id.disconnect().unwrap();
-    expect!(second, id, EventKind::Disconnected);
-    expect!(first, request.id, EventKind::Disconnected);
+    expect!(second, id, EventKind::Disconnected(_));
+    expect!(first, request.id, EventKind::Disconnected(_));
     drop((end, other));
 }
 
@@ -93,7 +93,7 @@ fn messages_have_the_traffic_class_of_their_connection() {
     id.disconnect().unwrap();
     let context = id.context().unwrap();
     for _ in 0..2 {
-        assert!(matches!(next(&events).kind, EventKind::Disconnected));
+        assert!(matches!(next(&events).kind, EventKind::Disconnected(_)));
     }
     context.flush_capture().unwrap();
     let mut reader = CaptureReader::new(File::open(&path).unwrap()).unwrap();

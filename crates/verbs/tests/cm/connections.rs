@@ -21,7 +21,7 @@ fn connect_send_disconnect(ip: IpAddr, by_client: bool) {
     first.1.disconnect().unwrap();
     assert_eq!(first.2.queue_pair.state(), State::Error);
     for side in [first, second] {
-        expect!(side.0, side.1, EventKind::Disconnected);
+        expect!(side.0, side.1, EventKind::Disconnected(_));
         assert_eq!(side.2.queue_pair.state(), State::Error);
         side.1.disconnect().unwrap();
         expect!(side.0, side.1, EventKind::TimewaitExit);

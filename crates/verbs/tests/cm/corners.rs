@@ -27,7 +27,7 @@ fn many_threads_connect_at_once() {
                     assert_eq!(end.done().id, WorkId(7));
                     end.holds(1024, &[thread as u8, round as u8]);
                     client.disconnect().unwrap();
-                    expect!(here, client, EventKind::Disconnected);
+                    expect!(here, client, EventKind::Disconnected(_));
                 }
             });
         }
@@ -45,7 +45,7 @@ fn many_threads_connect_at_once() {
                     let server = servers.iter().find(|(id, ..)| id.name() == event.id).unwrap();
                     server.1.send(&server.2[..2]);
                 }
-                EventKind::Disconnected => over += 1,
+                EventKind::Disconnected(_) => over += 1,
                 EventKind::TimewaitExit => {}
                 other => panic!("{other:?}"),
             }
@@ -188,10 +188,10 @@ fn a_cm_id_may_be_dropped_at_any_time() {
         expect!(there, asked.id, EventKind::Established(_));
         if by_client {
             drop(client);
-            expect!(there, asked.id, EventKind::Disconnected);
+            expect!(there, asked.id, EventKind::Disconnected(_));
         } else {
             drop(asked);
-            expect!(here, client, EventKind::Disconnected);
+            expect!(here, client, EventKind::Disconnected(_));
         }
     }
     // The listener, with an unread request.
@@ -273,7 +273,7 @@ fn data_before_the_rtu_establishes_the_connection() {
     client.establish().unwrap();
     asked.id.disconnect().unwrap();
     for _ in 0..2 {
-        assert!(matches!(next(&channel).kind, EventKind::Disconnected));
+        assert!(matches!(next(&channel).kind, EventKind::Disconnected(_)));
     }
 }
 

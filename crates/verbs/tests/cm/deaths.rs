@@ -1,10 +1,12 @@
 //! Processes that are killed, and the events of their peers.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::ends::*;
 use crate::other::{Other, port};
-use ferroce::cm::{CmId, ConnectParameters, EventChannel, EventKind, PortSpace};
+use ferroce::cm::{CmId, ConnectParameters, DisconnectCause, EventChannel, EventKind, PortSpace};
 use ferroce::*;
 
 const SIGKILL: i32 = 9;
@@ -68,7 +70,10 @@ fn kill(other: &mut Other, signal: i32) {
 /// Expects the disconnect event, and flushed requests. Requests to a process that shared memory with this one fail
 /// themselves, if they notice its end first.
 fn expect_disconnect(channel: &EventChannel, id: &CmId, end: &End, busy: bool) {
-    expect!(channel, id, EventKind::Disconnected);
+    let cause = expect!(channel, id, EventKind::Disconnected(cause) => cause);
+    // A process that ends before it is watched is probed, and another one of its address answers for it.
+    let causes = [DisconnectCause::ProcessEnded, DisconnectCause::UnknownToPeer];
+    assert!(causes.contains(&cause), "{cause:?}");
     if busy {
         let done = end.completions.wait().unwrap();
         let shares = Options::from_env().unwrap().local == Local::Memory;
@@ -123,7 +128,7 @@ fn another_process_disconnects_an_orphan() {
     let [file] = &files()[..] else { panic!("{:?}", files()) };
     let options = Options::from_env().unwrap().with_port(port());
     assert_eq!(disconnect_orphans(file, &options), 1);
-    expect!(channel, id, EventKind::Disconnected);
+    expect!(channel, id, EventKind::Disconnected(DisconnectCause::Peer));
     // A process that disconnects itself removes its ledger.
     other.say("done");
     other.wait();
@@ -152,4 +157,56 @@ fn a_client_is_notified_of_its_servers_death() {
         early = None;
     }
     assert!(early.is_none());
+}
+
+/// The address of [`distant_process`], in a network namespace of its own.
+const DISTANT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 78, 0, 2));
+
+/// The killed process, as a server on another host.
+#[test]
+#[ignore = "a child process of another test"]
+fn distant_process() {
+    if !Other::is_me("deaths::distant_process") {
+        return;
+    }
+    let channel = channel();
+    let (listener, address) = listener(&channel, PortSpace::Tcp, DISTANT, 0);
+    println!("\nlistening {}", address.port());
+    let _up = accept(&channel, &listener);
+    println!("\nup");
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+/// A client that only waits: no request of its own would fail. The server is killed before any keepalive.
+#[test]
+fn a_waiting_client_notices_the_death_of_a_distant_server() {
+    let ip = |arguments: &str| {
+        let mut ip = Command::new("ip");
+        ip.args(arguments.split(' ')).status().is_ok_and(|status| status.success())
+    };
+    let set_up = "echo; echo apart $$; read line; ip link set lo up && ip link set there up \
+        && ip addr add 10.78.0.2/24 dev there && exec \"$0\" \"$@\"";
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--net", "sh", "-c", set_up]).arg(std::env::current_exe().unwrap());
+    unshare.env(crate::other::PORT, port().to_string());
+    if !ferroce_test_support::namespace::is_own() || !ip("link add probe type dummy") {
+        return ferroce_test_support::skip("network interfaces cannot be created here");
+    }
+    let mut other = Other::with(unshare, "deaths::distant_process");
+    let id = other.hear("apart");
+    assert!(ip(&format!("link add here type veth peer name there netns {id}")));
+    assert!(ip("addr add 10.78.0.1/24 dev here") && ip("link set here up"));
+    other.say("go");
+    let address = SocketAddr::new(DISTANT, other.hear("listening").parse().unwrap());
+    let channel = channel();
+    let client = CmId::resolve(&channel, PortSpace::Tcp, address, SECOND).unwrap();
+    let _end = equip(&client);
+    client.connect_blocking(&ConnectParameters::default()).unwrap();
+    other.hear("up");
+    other.kill();
+    // With the first probe, or, if it was answered before the kill on a slow host, with the next keepalive.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let event = channel.wait(Some(deadline)).unwrap().expect("the death was not noticed");
+    let expected = EventKind::Disconnected(DisconnectCause::NoResponse);
+    assert_eq!(format!("{:?}", event.kind), format!("{expected:?}"));
 }

@@ -128,7 +128,7 @@ fn a_flood_of_requests_does_not_lock_out_others() {
                     ends.push((request.id.clone(), end));
                 }
                 EventKind::Established(_) => up += 1,
-                EventKind::Disconnected => {}
+                EventKind::Disconnected(_) => {}
                 other => panic!("{other:?}"),
             }
             if up == 3 && stopped.try_recv().is_ok() {

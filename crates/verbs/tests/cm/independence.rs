@@ -39,7 +39,7 @@ fn server() {
         expect!(channel, asked.id, EventKind::Established(_));
         end.done();
         end.holds(1024, b"there");
-        expect!(channel, asked.id, EventKind::Disconnected);
+        expect!(channel, asked.id, EventKind::Disconnected(_));
     }
     let _ = std::io::stdin().read_line(&mut String::new());
 }
@@ -58,7 +58,7 @@ fn connect_to_a_new_server() {
         end.send(b"there");
         end.done();
         client.disconnect().unwrap();
-        expect!(channel, client, EventKind::Disconnected);
+        expect!(channel, client, EventKind::Disconnected(_));
     }
     server.say("bye");
 }

@@ -81,7 +81,7 @@ fn count_descriptors() {
             while over < 2 {
                 match next(&channel).kind {
                     EventKind::Established(_) => up += 1,
-                    EventKind::Disconnected => over += 1,
+                    EventKind::Disconnected(_) => over += 1,
                     other => panic!("{other:?}"),
                 }
                 if up == 2 && over == 0 {
@@ -112,7 +112,7 @@ fn count_descriptors() {
         match next(&channel).kind {
             EventKind::Established(_) => up += 1,
             EventKind::TimewaitExit => rested += 1,
-            EventKind::Disconnected => {}
+            EventKind::Disconnected(_) => {}
             other => panic!("{other:?}"),
         }
         if up == 2 {
@@ -141,7 +141,7 @@ fn listener_process() {
     end.done();
     // The peer may disconnect on receipt: the ACK is not awaited.
     end.send(b"back");
-    expect!(channel, asked.id, EventKind::Disconnected);
+    expect!(channel, asked.id, EventKind::Disconnected(_));
     let refused = request(&channel, &listener);
     refused.id.reject(b"once is enough").unwrap();
     println!("\ndone");
@@ -170,7 +170,7 @@ fn connects_to_a_listener_in_another_process() {
     assert!(end.done().id != end.done().id);
     end.holds(1024, b"back");
     client.disconnect().unwrap();
-    expect!(channel, client, EventKind::Disconnected);
+    expect!(channel, client, EventKind::Disconnected(_));
     let second = resolved(&channel, PortSpace::Tcp, address);
     let _end = equip(&second);
     second.connect(&ConnectParameters::default()).unwrap();

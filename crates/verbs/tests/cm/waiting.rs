@@ -53,7 +53,7 @@ fn a_waiting_process_may_be_stopped_and_killed() {
     receiver.kill();
     // The kernel closed its sockets: the connection ends, and so does what was posted.
     end.send(b"nobody is there");
-    expect!(channel, client, EventKind::Disconnected);
+    expect!(channel, client, EventKind::Disconnected(_));
     let status = end.completions.wait().unwrap().status;
     assert!(matches!(status, Status::Flushed | Status::RetryExceeded), "{status:?}");
 }

@@ -173,7 +173,7 @@ pub(crate) fn connections(task: &Task) {
     if task.serves {
         peer.id.disconnect().expect("a connection");
     }
-    assert!(matches!(event(&peer.events), EventKind::Disconnected));
+    assert!(matches!(event(&peer.events), EventKind::Disconnected(_)));
     wait_for_the_other();
 }
 

@@ -95,7 +95,7 @@ pub(crate) fn run(task: &Task) {
         }
         // The client disconnects. It exits at once, so its DREQ is not sent again if it was lost.
         if !task.lossy {
-            assert!(matches!(event(&peer.events), EventKind::Disconnected));
+            assert!(matches!(event(&peer.events), EventKind::Disconnected(_)));
         }
         wait_for_the_other();
     } else {
@@ -110,7 +110,7 @@ pub(crate) fn run(task: &Task) {
             super::end::same(&peer.end.bytes(second(task), task.size), &sent, "a pong");
         }
         peer.id.disconnect().expect("a connection");
-        assert!(matches!(event(&peer.events), EventKind::Disconnected));
+        assert!(matches!(event(&peer.events), EventKind::Disconnected(_)));
         wait_for_the_other();
     }
 }

@@ -5,7 +5,7 @@ use std::vec;
 use std::vec::Vec;
 
 use super::super::{
-    ConnectParameters, ConnectionManager, Disconnection, Event, Ignored, Keepalive, State,
+    ConnectParameters, ConnectionManager, Disconnection, Event, Ignored, Loss, State,
 };
 use super::handshake::{Pair, established};
 use super::{SERVICE, at, carry, config, connect_parameters, events, gid, only, transmits};
@@ -34,7 +34,12 @@ fn forged_req(comm_id: u32, qpn: u32, service_id: ServiceId) -> CmMessage {
 }
 
 /// Exchanges messages between two managers for a while, with their timers.
-fn run(a: &mut ConnectionManager, b: &mut ConnectionManager, from: Instant, to: Instant) {
+pub(super) fn run(
+    a: &mut ConnectionManager,
+    b: &mut ConnectionManager,
+    from: Instant,
+    to: Instant,
+) {
     let mut now = from;
     loop {
         carry(now, (12, a), b);
@@ -199,8 +204,8 @@ fn a_restarted_peer_that_ignores_probes_can_reconnect() {
     b.handle_timeout(end);
     assert_eq!(events(&mut b), [Event::Unanswered(at_b, at(100))]);
     // A consumer without other evidence ends it.
-    b.peer_is_lost(end, at_b).unwrap();
-    assert_eq!(events(&mut b), [Event::Disconnected(at_b, Disconnection::Lost)]);
+    b.peer_is_lost(end, at_b, Loss::NoResponse).unwrap();
+    assert_eq!(events(&mut b), [Event::Disconnected(at_b, Disconnection::Lost(Loss::NoResponse))]);
     assert!(matches!(only(&mut b).message, CmMessage::Dreq(_)));
     // The peer need not wait for TimeWait: its retransmitted REQ is accepted.
     b.handle_mad(end, gid(12), &req).unwrap();
@@ -215,74 +220,4 @@ fn a_restarted_peer_that_ignores_probes_can_reconnect() {
         b.handle_timeout(time);
     }
     assert_eq!((b.state(at_b), b.state(id)), (State::Idle, State::Established));
-}
-
-fn with_keepalive(host: u8) -> ConnectionManager {
-    ConnectionManager::new(super::Config { keepalive: Some(Keepalive::DEFAULT), ..config(host) })
-}
-
-/// An established connection with keepalive on both sides.
-fn established_with_keepalive() -> Pair {
-    let (mut a, mut b) = (with_keepalive(12), with_keepalive(11));
-    b.listen(SERVICE, 8).unwrap();
-    let at_a = a.connect(at(0), &connect_parameters()).unwrap();
-    carry(at(1), (12, &mut a), &mut b);
-    let Some(Event::Request(at_b, _)) = b.poll_event() else { panic!("no request") };
-    b.accept(at(2), at_b, &AcceptParameters::new(Qpn(0x2b), Psn(1))).unwrap();
-    carry(at(3), (11, &mut b), &mut a);
-    a.ready(at_a, RtuData::default()).unwrap();
-    carry(at(4), (12, &mut a), &mut b);
-    events(&mut a);
-    events(&mut b);
-    Pair { a, b, at_a, at_b }
-}
-
-#[test]
-fn keepalive_keeps_connections_of_live_peers() {
-    let Pair { mut a, mut b, at_a, at_b } = established_with_keepalive();
-    run(&mut a, &mut b, at(5), at(3_600_000));
-    assert_eq!((a.state(at_a), b.state(at_b)), (State::Established, State::Established));
-    assert_eq!((events(&mut a), events(&mut b)), (vec![], vec![]));
-}
-
-#[test]
-fn keepalive_detects_a_lost_peer_on_either_side() {
-    let Pair { mut a, mut b, at_a, at_b } = established_with_keepalive();
-    run(&mut a, &mut b, at(5), at(40_000));
-    for (manager, id) in [(&mut a, at_a), (&mut b, at_b)] {
-        let mut sent = 0;
-        while !matches!(manager.poll_event(), Some(Event::Unanswered(it, _)) if it == id) {
-            let time = manager.poll_timeout().unwrap();
-            assert!(time <= at(40_000) + Duration::from_secs(60), "{time:?}");
-            manager.handle_timeout(time);
-            sent += transmits(manager).len();
-        }
-        assert_eq!(sent, 5);
-        // A consumer with other evidence does nothing, and the next keepalive probes again.
-        assert_eq!(manager.state(id), State::Established);
-        assert!(manager.poll_timeout().is_some());
-    }
-}
-
-#[test]
-fn stops_probing_a_peer_that_ignores_laps() {
-    let Pair { mut a, at_a, .. } = established_with_keepalive();
-    let mut sent = Vec::new();
-    for _ in 0..100 {
-        a.handle_timeout(a.poll_timeout().unwrap());
-        sent.extend(transmits(&mut a));
-    }
-    assert_eq!(sent.len(), 3, "{sent:?}");
-    assert_eq!((a.state(at_a), events(&mut a)), (State::Established, vec![]));
-}
-
-#[test]
-fn keepalive_stops_with_the_last_connection() {
-    let Pair { mut a, at_a, .. } = established_with_keepalive();
-    a.close(at(10), at_a).unwrap();
-    while let Some(time) = a.poll_timeout() {
-        a.handle_timeout(time);
-        transmits(&mut a);
-    }
-    assert_eq!(a.connections(), 0);
 }

@@ -6,6 +6,7 @@ mod edge_cases;
 mod flood;
 mod forged;
 mod handshake;
+mod keepalive;
 mod limits;
 mod link;
 mod lossy;

@@ -2,7 +2,7 @@
 
 use super::super::{
     ConnectParameters, ConnectionId, ConnectionManager, Disconnection, DrepData, DreqData, Event,
-    Failure, Ignored, Rejection, RtuData, State, private_data,
+    Failure, Ignored, Loss, Rejection, RtuData, State, private_data,
 };
 use super::handshake::{Pair, accepted, established, requested};
 use super::{SERVICE, at, carry, connect_parameters, events, gid, manager, only, transmits};
@@ -148,7 +148,10 @@ fn a_rep_from_a_qp_in_use_waits_for_a_probe() {
     let mut restarted = super::manager(11);
     carry(at(17), (12, &mut a), &mut restarted);
     carry(at(18), (11, &mut restarted), &mut a);
-    assert_eq!(events(&mut a), [Event::Disconnected(at_a, Disconnection::Lost)]);
+    assert_eq!(
+        events(&mut a),
+        [Event::Disconnected(at_a, Disconnection::Lost(Loss::UnknownToPeer))]
+    );
     a.handle_mad(at(19), gid(11), &rep).unwrap();
     assert!(matches!(events(&mut a)[..], [Event::Reply(id, _)] if id == second));
 }

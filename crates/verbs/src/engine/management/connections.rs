@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use ferroce_proto::cm::{
-    Config, ConnectionId, ConnectionManager, Event, Keepalive, QueryId, ResolutionId, State,
+    Config, ConnectionId, ConnectionManager, Event, Keepalive, Loss, QueryId, ResolutionId, State,
 };
 use ferroce_proto::time::Instant;
 use ferroce_sys::{ProcessName, Processes, Recipient};
@@ -237,7 +237,7 @@ impl Connections {
                 };
                 let (lost, doubtful) = (with(&ended), with(&renewed));
                 for connection in lost {
-                    let _ = manager.cm.peer_is_lost(now, connection);
+                    let _ = manager.cm.peer_is_lost(now, connection, Loss::ProcessEnded);
                 }
                 for connection in doubtful {
                     let _ = manager.cm.probe(now, connection);
@@ -388,7 +388,7 @@ impl Connections {
             | Event::Established(connection, _)
             | Event::DisconnectRequest(connection, _) => manager.drop_connection(now, connection),
             Event::Unanswered(connection, _) => {
-                let _ = manager.cm.peer_is_lost(now, connection);
+                let _ = manager.cm.peer_is_lost(now, connection, Loss::NoResponse);
             }
             Event::Query(query, _) => manager.drop_query(query, SidrStatus::UNSUPPORTED_SERVICE),
             _ => {}
