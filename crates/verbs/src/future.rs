@@ -46,11 +46,16 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// As [`Context::completion_queue`], and when the runtime has no I/O driver.
+    /// As [`Context::completion_queue`], and [`CreateError::NoIoDriver`] outside of a runtime.
+    ///
+    /// # Panics
+    ///
+    /// In a runtime that was built without `enable_io`: tokio has no function that tells.
     pub fn async_completion_queue(
         &self,
         capacity: usize,
     ) -> Result<AsyncCompletionQueue, CreateError> {
+        tokio::runtime::Handle::try_current().map_err(|_| CreateError::NoIoDriver)?;
         let channel = CompletionChannel::new()?;
         let queue = self.completion_queue(capacity, Some(&channel))?;
         // Its replacement is unsafe for types that do not keep their descriptor open. A channel does, and this crate

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ferroce_sys::{Interest, Poller};
 
@@ -17,6 +17,8 @@ use crate::time::nanos;
 pub(super) struct Channel {
     event: ferroce_sys::Event,
     pending: Mutex<VecDeque<Event>>,
+    /// Notified when an event is added, for threads that wait for certain events ([`Channel::wait_for`]).
+    raised: Condvar,
     pub(super) options: Options,
 }
 
@@ -27,6 +29,7 @@ impl Channel {
         let mut pending = lock(&self.pending);
         pending.push_back(event);
         let _ = self.event.signal();
+        self.raised.notify_all();
     }
 
     fn take(&self) -> Result<Option<Event>, WaitError> {
@@ -52,24 +55,29 @@ impl Channel {
         }
     }
 
-    /// Waits for an event that `pick` accepts. The others are raised again, in their order.
-    pub(super) fn wait_for<T>(
+    /// Waits for an event that `is_wanted` accepts, and leaves all others to the threads that wait for them. `None` at the
+    /// deadline.
+    pub(super) fn wait_for(
         &self,
-        mut pick: impl FnMut(Event) -> Result<T, Event>,
-    ) -> Result<T, WaitError> {
-        let mut others = Vec::new();
-        let found = loop {
-            match self.wait(None) {
-                Ok(Some(event)) => match pick(event) {
-                    Ok(found) => break Ok(found),
-                    Err(event) => others.push(event),
-                },
-                Ok(None) => {}
-                Err(error) => break Err(error),
+        deadline: Option<Instant>,
+        is_wanted: impl Fn(&Event) -> bool,
+    ) -> Result<Option<Event>, WaitError> {
+        let mut pending = lock(&self.pending);
+        loop {
+            if let Some(at) = pending.iter().position(&is_wanted) {
+                self.event.take()?;
+                return Ok(pending.remove(at));
             }
-        };
-        others.into_iter().for_each(|event| self.raise(event));
-        found
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            pending = match left {
+                None => self.raised.wait(pending).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return Ok(None),
+                Some(left) => {
+                    let woken = self.raised.wait_timeout(pending, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
     }
 
     /// Removes and returns the events of a cm_id.
@@ -86,7 +94,8 @@ impl Channel {
 
 /// An event channel: delivers the events of [cm_ids](super::CmId). Clones share it.
 ///
-/// Its file descriptor is readable while an event is pending.
+/// Its file descriptor is readable while an event is pending. [`EventChannel::wait`] and [`EventChannel::try_event`] take any
+/// event, also one that another thread waits for with [`CmId::wait_disconnected`](super::CmId::wait_disconnected) and its like.
 #[derive(Clone, Debug)]
 #[doc(alias = "rdma_event_channel")]
 pub struct EventChannel {
@@ -111,7 +120,14 @@ impl EventChannel {
     /// As [`EventChannel::new`].
     pub fn with_options(options: Options) -> Result<Self, SystemError> {
         let event = ferroce_sys::Event::counting()?;
-        Ok(Self { channel: Arc::new(Channel { event, pending: Mutex::default(), options }) })
+        Ok(Self {
+            channel: Arc::new(Channel {
+                event,
+                pending: Mutex::default(),
+                raised: Condvar::new(),
+                options,
+            }),
+        })
     }
 
     /// Creates a channel whose cm_ids open devices with [`Options::from_env`].

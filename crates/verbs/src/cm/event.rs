@@ -92,6 +92,12 @@ pub enum EventKind {
     User(UserEvent),
 }
 
+impl EventKind {
+    pub(super) fn is_request(&self) -> bool {
+        matches!(self, Self::ConnectRequest(_))
+    }
+}
+
 /// Why a connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

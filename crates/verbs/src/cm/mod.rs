@@ -13,7 +13,8 @@
 //! | | [`EventKind::TimewaitExit`] | | [`EventKind::TimewaitExit`] |
 //!
 //! [`CmId::resolve`], [`CmId::connect_blocking`], [`EventChannel::wait_request`] and [`CmId::wait_disconnected`] wait for
-//! these events. Dropping a cm_id disconnects it.
+//! these events, or until a deadline: [`CmId::connect_until`], [`EventChannel::wait_request_until`] and
+//! [`CmId::wait_disconnected_until`]. Several threads may wait on one channel. Dropping a cm_id disconnects it.
 //!
 //! The messages on the wire are those of Linux's RDMA-CM: either side may be an rdma-core program.
 //!

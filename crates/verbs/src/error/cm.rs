@@ -79,6 +79,9 @@ pub enum Error {
     /// The peer did not respond, or has no UD queue pair for the service.
     #[error("the peer does not respond")]
     Unreachable,
+    /// The deadline has passed.
+    #[error("the deadline has passed")]
+    TimedOut,
     /// The connection has ended.
     #[error("the connection has ended")]
     Disconnected,
@@ -140,7 +143,7 @@ impl Error {
             | Self::StaleConnection
             | Self::NotMulticast => EINVAL,
             Self::Rejected { .. } => ECONNREFUSED,
-            Self::Unreachable => ETIMEDOUT,
+            Self::Unreachable | Self::TimedOut => ETIMEDOUT,
             Self::Disconnected => ENOTCONN,
             Self::HasQueuePair => EBUSY,
             Self::TooMany { .. } => ENOMEM,

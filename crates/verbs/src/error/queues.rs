@@ -108,8 +108,10 @@ pub enum CreateError {
     /// There is no route for the address vector of the AH.
     #[error(transparent)]
     Route(#[from] RouteError),
-    /// The tokio runtime has no I/O driver.
-    #[error("the tokio runtime does not watch file descriptors; enable its I/O driver")]
+    /// There is no tokio runtime, or it has no I/O driver.
+    #[error(
+        "no tokio runtime watches file descriptors here; call it within a runtime with I/O enabled"
+    )]
     NoIoDriver,
     /// The operating system refused a call.
     #[error(transparent)]

@@ -18,4 +18,5 @@ mod interfaces;
 mod one_device;
 mod other;
 mod processes;
+mod waiters;
 mod waiting;

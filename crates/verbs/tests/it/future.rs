@@ -31,3 +31,10 @@ async fn completions_can_be_awaited() {
         assert_eq!(found, bytes);
     }
 }
+
+#[test]
+fn a_queue_cannot_be_awaited_outside_of_a_runtime() {
+    let context = open(&options());
+    let error = context.async_completion_queue(16).unwrap_err();
+    assert!(matches!(error, CreateError::NoIoDriver), "{error:?}");
+}

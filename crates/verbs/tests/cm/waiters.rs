@@ -1,0 +1,72 @@
+//! Threads that wait on one channel, each for events of its own; and deadlines.
+
+use std::time::{Duration, Instant};
+
+use ferroce::cm::{CmId, ConnectParameters, DisconnectCause, Error, EventKind, PortSpace};
+
+use crate::ends::*;
+
+/// On a busy host.
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+/// A thread accepts connections, and each accepted connection has a thread that waits for its end, all on one channel.
+#[test]
+fn threads_on_one_channel_do_not_take_each_others_events() {
+    const CONNECTIONS: usize = 20;
+    let (passive, active) = (channel(), channel());
+    let (_listener, address) = listener(&passive, PortSpace::Tcp, V4, CONNECTIONS);
+    std::thread::scope(|scope| {
+        let acceptor = scope.spawn(|| {
+            std::thread::scope(|connections| {
+                for _ in 0..CONNECTIONS {
+                    let request = passive.wait_request_until(soon()).unwrap().expect("a request");
+                    connections.spawn(move || {
+                        let _end = equip(&request.id);
+                        request.id.accept(&ConnectParameters::default()).unwrap();
+                        let ended = request.id.wait_disconnected_until(soon()).unwrap();
+                        assert_eq!(ended, Some(DisconnectCause::Peer));
+                    });
+                }
+            });
+        });
+        for _ in 0..CONNECTIONS {
+            let id = CmId::resolve(&active, PortSpace::Tcp, address, SECOND).unwrap();
+            let _end = equip(&id);
+            id.connect_until(&ConnectParameters::default(), soon()).unwrap();
+            id.disconnect().unwrap();
+            assert_eq!(id.wait_disconnected_until(soon()).unwrap(), Some(DisconnectCause::Local));
+        }
+        acceptor.join().unwrap();
+    });
+}
+
+#[test]
+fn waits_end_at_their_deadlines() {
+    let (passive, active) = (channel(), channel());
+    let (listener, address) = listener(&passive, PortSpace::Tcp, V4, 1);
+    assert!(passive.wait_request_until(Instant::now()).unwrap().is_none());
+    let id = CmId::resolve(&active, PortSpace::Tcp, address, SECOND).unwrap();
+    let _end = equip(&id);
+    // Nobody answers the request.
+    let refused = id.connect_until(&ConnectParameters::default(), Instant::now());
+    assert!(matches!(refused, Err(Error::TimedOut)), "{refused:?}");
+    let request = passive.wait_request_until(soon()).unwrap().expect("a request");
+    let _other = equip(&request.id);
+    // The attempt goes on.
+    request.id.accept(&ConnectParameters::default()).unwrap();
+    expect!(active, id, EventKind::Established(_));
+    expect!(passive, request.id, EventKind::Established(_));
+    assert_eq!(id.wait_disconnected_until(Instant::now()).unwrap(), None);
+    // An event that nobody waits for stays, and the descriptor stays readable.
+    let second = CmId::resolve(&active, PortSpace::Tcp, address, SECOND).unwrap();
+    let _third = equip(&second);
+    second.connect(&ConnectParameters::default()).unwrap();
+    let mut poller = ferroce_sys::Poller::new();
+    poller.watch(&passive, ferroce_sys::Interest::Read);
+    assert_eq!(poller.wait(Some(ferroce_sys::clock::now() + 20_000_000_000)).unwrap(), 1);
+    assert_eq!(request.id.wait_disconnected_until(Instant::now()).unwrap(), None);
+    assert_eq!(poller.wait(Some(0)).unwrap(), 1);
+    expect!(passive, listener, EventKind::ConnectRequest(_));
+}
