@@ -1,4 +1,4 @@
-//! Threads that wait on one channel, each for events of its own; and deadlines.
+//! Threads that wait on one channel, each for events of its own; deadlines; and a listener that a client waits for.
 
 use std::time::{Duration, Instant};
 
@@ -69,4 +69,45 @@ fn waits_end_at_their_deadlines() {
     assert_eq!(request.id.wait_disconnected_until(Instant::now()).unwrap(), None);
     assert_eq!(poller.wait(Some(0)).unwrap(), 1);
     expect!(passive, listener, EventKind::ConnectRequest(_));
+}
+
+/// A program closes a listener and opens the next one, while its peer connects already.
+#[test]
+fn a_listener_may_be_a_little_late() {
+    const LATEST: Duration = Duration::from_millis(100);
+    let (passive, active) = (channel(), channel());
+    let (first, address) = listener(&passive, PortSpace::Tcp, V4, 1);
+    let mut first = Some(first);
+    for _ in 0..50 {
+        let id = CmId::resolve(&active, PortSpace::Tcp, address, SECOND).unwrap();
+        let _end = equip(&id);
+        drop(first.take());
+        let start = Instant::now();
+        id.connect(&ConnectParameters::default()).unwrap();
+        let late = CmId::new(&passive, PortSpace::Tcp).unwrap();
+        late.bind(address).unwrap();
+        late.listen(1).unwrap();
+        let took = start.elapsed();
+        let request = loop {
+            let next = Instant::now() + Duration::from_millis(10);
+            if let Some(request) = passive.wait_request_until(next).unwrap() {
+                break Some(request);
+            }
+            if let Some(event) = active.try_event().unwrap() {
+                assert!(matches!(event.kind, EventKind::Rejected { .. }), "{event:?}");
+                break None;
+            }
+        };
+        let Some(request) = request else {
+            // This process had to wait for the processor.
+            assert!(took >= LATEST, "the listener was there after {took:?}");
+            first = Some(late);
+            continue;
+        };
+        let _other = equip(&request.id);
+        request.id.accept(&ConnectParameters::default()).unwrap();
+        expect!(active, id, EventKind::Established(_));
+        return;
+    }
+    panic!("each time, it took longer than {LATEST:?} to listen");
 }

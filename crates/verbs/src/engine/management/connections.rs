@@ -27,6 +27,7 @@ use super::super::{MadTransport, ReceivedPacket, now};
 use super::ledger::Ledger;
 use super::random;
 use super::services::Services;
+use super::unserved::{Datagram, UnservedRequests};
 use crate::device::Device;
 use crate::error::CmError;
 use crate::sync::lock;
@@ -66,6 +67,7 @@ pub(crate) trait CmEventHandler: std::fmt::Debug + Send + Sync {
 pub(crate) struct Connections {
     managers: Vec<Mutex<Manager>>,
     pub(crate) services: Arc<Services>,
+    unserved: UnservedRequests,
     slot: u8,
     /// Held while events are delivered, so that those of one connection stay in order.
     delivering: Mutex<()>,
@@ -110,6 +112,7 @@ impl Connections {
         Self {
             managers: device.addresses().iter().map(|_| manager()).collect(),
             services,
+            unserved: UnservedRequests::default(),
             slot,
             delivering: Mutex::new(()),
             next: AtomicU64::new(u64::MAX),
@@ -259,24 +262,33 @@ impl Connections {
             return true;
         }
         let Some(link) = transport.link_at(local) else { return true };
+        let (info, packet, mad) = (one.info, one.bytes, one.packet.payload);
+        self.take(transport, &Datagram { link, local, info, packet, mad, waits: 0 })
+    }
+
+    /// Handles a message or forwards it to its owner. Returns whether it belongs to this process.
+    fn take(&self, transport: MadTransport<'_>, one: &Datagram<'_>) -> bool {
         let from = Gid::from_ip(one.info.source.ip());
-        let ours = self.act(transport, link, |manager, now| {
-            match self.owner(&manager.cm, local, from, one.packet.payload) {
+        let ours = self.act(transport, one.link, |manager, now| {
+            match self.owner(&manager.cm, one.local, from, one.mad) {
                 Owner::Us => {}
                 Owner::Other(other) => {
-                    // If no process has it, we reject it.
-                    if transport.forward(local, other, one.info, one.bytes) {
+                    if transport.forward(one.local, other, one.info, one.packet) {
                         return false;
+                    }
+                    // No process has it. We reject it, but a listener may be about to appear.
+                    if matches!(other, Recipient::Service(_)) && self.unserved.keep(now, one) {
+                        return true;
                     }
                 }
                 Owner::Unnamed => {
-                    transport.forward_to_all(link, one.info, one.bytes);
+                    transport.forward_to_all(one.link, one.info, one.packet);
                     return false;
                 }
             }
             // The manager decides whether to respond to an invalid message.
             let class = one.info.tos & !3;
-            let _ = manager.cm.handle_datagram(now, from, class, one.packet.payload);
+            let _ = manager.cm.handle_datagram(now, from, class, one.mad);
             true
         });
         self.deliver_events(transport);
@@ -343,6 +355,9 @@ impl Connections {
         for link in 0..self.managers.len() {
             self.act(transport, link as u8, |manager, now| manager.cm.handle_timeout(now));
         }
+        for request in self.unserved.take_due(due) {
+            self.take(transport, &request.datagram());
+        }
         self.deliver_events(transport);
     }
 
@@ -354,7 +369,7 @@ impl Connections {
     fn set_timer(&self, transport: MadTransport<'_>) {
         let _timing = lock(&self.timing);
         let timers = self.managers.iter().filter_map(|manager| lock(manager).cm.poll_timeout());
-        let next = timers.min().map_or(u64::MAX, Instant::as_nanos);
+        let next = timers.chain(self.unserved.next()).min().map_or(u64::MAX, Instant::as_nanos);
         if next < self.next.swap(next, Ordering::SeqCst) {
             transport.wake_thread();
         }

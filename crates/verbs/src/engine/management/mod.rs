@@ -6,6 +6,7 @@ mod exchanges;
 mod ledger;
 mod neighbours;
 mod services;
+mod unserved;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
