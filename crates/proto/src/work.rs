@@ -459,6 +459,7 @@ pub struct Completion {
     /// The SRQ that an XRC message named: the completion goes to its CQ.
     pub receive_queue: Option<Qpn>,
     /// Why it failed: the [number](crate::reason::Reason::number) of the reason, or 0 if the status says everything.
+    /// Of a flushed request: the reason of the error that ended the QP, or 0 if the program did.
     #[doc(alias = "vendor_err")]
     pub vendor_error: u16,
 }

@@ -211,14 +211,23 @@ impl<R: Copy> Endpoint<R> {
         self.follow_transport();
     }
 
-    fn follow_transport(&mut self) {
-        let from = self.state();
-        let fault = match &self.transport {
+    fn fault(&self) -> Option<Fault> {
+        match &self.transport {
             Transport::Reliable(queue_pair) => queue_pair.fault(),
             Transport::Unreliable(queue_pair) => queue_pair.fault(),
             Transport::Datagram(queue_pair) => queue_pair.fault(),
-            Transport::None => return,
-        };
+            Transport::None => None,
+        }
+    }
+
+    /// Whether an error ended it, and not the owner.
+    pub fn has_failed(&self) -> bool {
+        self.fault().and_then(Fault::incident).is_some()
+    }
+
+    fn follow_transport(&mut self) {
+        let from = self.state();
+        let fault = self.fault();
         let Some(incident) = fault.and_then(Fault::incident) else { return self.sync_drained() };
         self.machine.handle_incident(incident);
         if self.state() == State::Error && from != State::Error {

@@ -9,7 +9,7 @@ use ferroce_proto::qp::State;
 use ferroce_proto::reason::Reason;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
-use ferroce_proto::work::Completion;
+use ferroce_proto::work::{Completion, Status};
 use ferroce_stat::Slot;
 use ferroce_stat::layout::SharedReceiveQueue;
 use ferroce_sys::{Mutex, record_header};
@@ -67,6 +67,8 @@ pub(crate) struct Inner {
     pub(crate) stats: QpStats,
     /// Requests that were posted and left for the next pass.
     pub(crate) doorbell: Doorbell,
+    /// The number of the [`Reason`] of the error that ended it; 0 if none did.
+    pub(crate) ended_by: u16,
     /// It was destroyed. Queues of the engine may still contain it and must skip it.
     pub(crate) destroyed: bool,
 }
@@ -145,15 +147,54 @@ impl Core {
                 responses: counted.implied_nak_seq_err > 0,
             };
         }
+        if let Some(reason) =
+            reasons.last().filter(|_| inner.ended_by == 0 && endpoint.has_failed())
+        {
+            inner.ended_by = reason.number();
+        }
+        let lost = self.move_completions(inner, adapter, now, &mut published);
+        if let Some(cq::Overrun { queue, capacity }) = lost {
+            count(adapter.counters.overruns());
+            // IBA 11.6.3.3: a lost completion cannot be reported, so the QP goes to the error state.
+            inner.endpoint.handle_fatal();
+            let reason = Reason::CqOverrun { queue, capacity };
+            inner.ended_by = reason.number();
+            reasons.push(reason);
+            // What is flushed now may belong to the other CQ.
+            self.move_completions(inner, adapter, now, &mut published);
+        }
+        inner.stats.publish(&inner.endpoint, now);
+        if !reasons.is_empty() {
+            self.report(inner, adapter, &reasons);
+        }
+        if let Some(number) = self.receives.number {
+            if self.receives.queue.lock().poll_limit() {
+                self.receives.events.raise(AsyncEvent::limit_reached(number));
+            }
+        }
+        published
+    }
+
+    /// Moves the endpoint's completions to the CQs and raises its events. Returns an overrun of a CQ.
+    fn move_completions(
+        &self,
+        inner: &mut Inner,
+        adapter: &Adapter,
+        now: Instant,
+        published: &mut Published,
+    ) -> Option<cq::Overrun> {
+        let Inner { endpoint, stats, ended_by, .. } = inner;
         let mut lost = None;
-        while let Some(one) = endpoint.poll_send_completion() {
+        while let Some(mut one) = endpoint.poll_send_completion() {
             published.some = true;
-            inner.stats.completed(&one);
+            explain(&mut one, ended_by);
+            stats.completed(&one);
             lost = lost.or(self.complete(&self.sends, one, now).err());
         }
-        while let Some(one) = endpoint.poll_receive_completion() {
+        while let Some(mut one) = endpoint.poll_receive_completion() {
             published.some = true;
-            inner.stats.completed(&one);
+            explain(&mut one, ended_by);
+            stats.completed(&one);
             let shared = one.receive_queue.and_then(|number| adapter.tables.receive_queue(number));
             let consumed = shared.as_ref().unwrap_or(&self.receives);
             if let Some(slot) = &consumed.published {
@@ -169,29 +210,17 @@ impl Core {
         // IBA 10.3.1.7: requests in its own RQ are flushed.
         while endpoint.state() == State::Error {
             let flushed = endpoint.flush_receive(&mut self.receives.queue.lock());
-            let Some(one) = flushed else { break };
-            inner.stats.completed(&one);
+            let Some(mut one) = flushed else { break };
+            debug_assert!(
+                *ended_by != 0 || !endpoint.has_failed(),
+                "QP {:#x} flushes its receives for no known reason: {endpoint:?}",
+                self.number.0
+            );
+            explain(&mut one, ended_by);
+            stats.completed(&one);
             lost = lost.or(self.complete(&self.receive_completions, one, now).err());
         }
-        if let Some(cq::Overrun { queue, capacity }) = lost {
-            count(adapter.counters.overruns());
-            // IBA 11.6.3.3: a lost completion cannot be reported, so the QP goes to the error state.
-            endpoint.handle_fatal();
-            reasons.push(Reason::CqOverrun { queue, capacity });
-            while let Some(event) = endpoint.poll_event() {
-                self.raise(event);
-            }
-        }
-        inner.stats.publish(endpoint, now);
-        if !reasons.is_empty() {
-            self.report(inner, adapter, &reasons);
-        }
-        if let Some(number) = self.receives.number {
-            if self.receives.queue.lock().poll_limit() {
-                self.receives.events.raise(AsyncEvent::limit_reached(number));
-            }
-        }
-        published
+        lost
     }
 
     #[cold]
@@ -245,6 +274,17 @@ impl Core {
     #[inline]
     pub(crate) fn enqueue(&self) -> bool {
         !self.queued.load(Ordering::Relaxed) && !self.queued.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// Gives a flushed request the reason of the error that ended the QP: its completion may be found before that of the error, which
+/// may be in another CQ or at the peer.
+#[inline]
+fn explain(one: &mut Completion, ended_by: &mut u16) {
+    match one.status {
+        Status::Success => {}
+        Status::Flushed => one.vendor_error = *ended_by,
+        _ => *ended_by = one.vendor_error,
     }
 }
 

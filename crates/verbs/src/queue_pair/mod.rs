@@ -214,6 +214,7 @@ impl QueuePair {
             peer_info: None,
             datagrams: None,
             doorbell: Default::default(),
+            ended_by: 0,
             destroyed: false,
             heard: None,
         };

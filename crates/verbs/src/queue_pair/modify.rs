@@ -54,6 +54,9 @@ impl QueuePair {
                     *receives = ReceiveQueue::new(receives.capacity());
                 }
             }
+            if !matches!(state, State::Error | State::SendQueueError) {
+                inner.ended_by = 0;
+            }
             let remote = inner.endpoint.attributes().destination;
             if let (Some(route), Some(remote)) = (route, remote) {
                 let traffic_class = route.traffic_class | inner.endpoint.ecn().0;

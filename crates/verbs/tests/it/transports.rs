@@ -411,6 +411,54 @@ fn requests_to_a_destroyed_queue_pair_exceed_their_retries() {
     assert_eq!(one.queue_pair.state(), State::Error);
 }
 
+/// A flushed request carries the reason of what ended the QP, and none if the program did.
+#[test]
+fn flushed_requests_have_the_reason_of_the_error() {
+    let flushed = |end: fn(&Side, &Side)| {
+        let context = open(&options());
+        let sides = [(); 2].map(|()| side(&context, ServiceType::ReliableConnection, MIB));
+        connect(&sides[0], &sides[1], 0, 1024);
+        sides[1].post_receive(7, 0, 8);
+        end(&sides[0], &sides[1]);
+        let done = sides[1].completions.wait().unwrap();
+        assert_eq!((done.id, done.status), (WorkId(7), Status::Flushed));
+        done.vendor_error
+    };
+    let unknown_key = flushed(|one, other| {
+        let remote = RemoteAddress { key: RKey(0x1234_5678), ..other.region.remote(0) };
+        one.post(0, Operation::Write { remote, immediate: None }, 0, 8);
+    });
+    assert_eq!(unknown_key, 1);
+    let by_the_program = flushed(|_, other| {
+        let error =
+            QueuePairAttributes { state: Some(State::Error), ..QueuePairAttributes::default() };
+        other.queue_pair.modify(&error).unwrap();
+    });
+    assert_eq!(by_the_program, 0);
+}
+
+/// The completions that a full CQ loses end the QP, and what completes in its other CQ is flushed.
+#[test]
+fn an_overrun_flushes_the_requests_of_the_other_queue() {
+    let context = open(&options());
+    let [one, other] = [(); 2].map(|()| side(&context, ServiceType::ReliableConnection, MIB));
+    let small = context.completion_queue(1, None).unwrap();
+    let mut options = QueuePairOptions::new(ServiceType::ReliableConnection, &one.completions);
+    options.send_cq = &small;
+    let one = Side { queue_pair: one.pd.queue_pair(&options).unwrap(), ..one };
+    connect(&one, &other, 0, 1024);
+    one.post_receive(7, 0, 8);
+    let remote = other.region.remote(0);
+    for id in 0..=small.capacity() as u64 {
+        one.post(id, Operation::Write { remote, immediate: None }, 0, 8);
+    }
+    let done = one.completions.wait().unwrap();
+    assert_eq!((done.id, done.status), (WorkId(7), Status::Flushed));
+    let overrun = Reason::CqOverrun { queue: 0, capacity: 0 };
+    assert_eq!(done.vendor_error, overrun.number());
+    assert_eq!(one.queue_pair.state(), State::Error);
+}
+
 #[test]
 fn resources_can_be_dropped_with_requests_in_flight() {
     let context = open(&options());
