@@ -24,10 +24,31 @@ pub enum Header {
     Unpublished,
     /// The version of the library, in 4 words.
     Library = 8,
+    /// The last [`Reason`] of a call that belongs to no object.
+    LastReason = 12,
 }
 
 /// The words of the header; slots follow.
 pub const HEADER_WORDS: usize = 64;
+
+/// The words of a reason: why something was refused.
+#[derive(Clone, Copy, Debug)]
+pub enum Reason {
+    /// How many there were. The others describe the last one.
+    Count,
+    /// Its number, as in `vendor_err`.
+    Number,
+    /// When it was: nanoseconds of `CLOCK_MONOTONIC`.
+    Time,
+    /// The sentence, in [`REASON_TEXT_WORDS`] words.
+    Text,
+}
+
+/// The words of [`Reason::Text`]. A longer text is cut.
+pub const REASON_TEXT_WORDS: usize = 42;
+
+/// The words of a [`Reason`].
+pub const REASON_WORDS: usize = Reason::Text as usize + REASON_TEXT_WORDS;
 
 /// The words of the two sizes of slots.
 pub const SMALL: usize = 16;
@@ -111,6 +132,8 @@ pub enum Device {
     Windows,
     /// Its counters, in the order of [`device_counters`](crate::device_counters).
     Counters = 32,
+    /// The last [`Reason`] that belongs to no QP.
+    LastReason = 80,
 }
 
 /// The words of a queue pair.
@@ -182,6 +205,8 @@ pub enum QueuePair {
     Traffic = 64,
     /// The latency histogram: see [`histogram`](crate::histogram).
     Histogram = 104,
+    /// The last [`Reason`].
+    LastReason = 209,
 }
 
 /// The words of each class of [`QueuePair::Traffic`].
@@ -372,7 +397,7 @@ macro_rules! names {
 device_counters!(names);
 
 const _: () = {
-    assert!(Device::Counters as usize + DEVICE_COUNTERS.len() < LARGE);
+    assert!(Device::Counters as usize + DEVICE_COUNTERS.len() <= Device::LastReason as usize);
     assert!(
         QueuePair::Counters as usize + TRANSPORT_COUNTERS.len() <= QueuePair::NaksReceived as usize
     );
@@ -381,5 +406,10 @@ const _: () = {
     let traffic = 2 * CLASSES.len() * TRAFFIC_WORDS;
     assert!(QueuePair::Traffic as usize + traffic <= QueuePair::Histogram as usize);
     assert!((CompletionQueue::Overruns as usize) < SMALL - 1);
-    assert!(QueuePair::Histogram as usize + crate::histogram::BUCKETS < LARGE);
+    assert!(
+        QueuePair::Histogram as usize + crate::histogram::BUCKETS <= QueuePair::LastReason as usize
+    );
+    assert!(QueuePair::LastReason as usize + REASON_WORDS < LARGE);
+    assert!(Device::LastReason as usize + REASON_WORDS < LARGE);
+    assert!(Header::LastReason as usize + REASON_WORDS <= HEADER_WORDS);
 };

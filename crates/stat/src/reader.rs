@@ -20,7 +20,7 @@ use crate::layout::{
 use crate::process::{self, Found};
 use crate::snapshot::{
     CompletionQueue, Counters, Device, Direction, Latency, MemoryRegion, Operations, Process,
-    QueuePair, SharedReceiveQueue, Snapshot, Traffic, address,
+    QueuePair, Reason, SharedReceiveQueue, Snapshot, Traffic, address,
 };
 
 /// The largest file that is read, in words: what a process can publish.
@@ -77,6 +77,7 @@ fn read_process(found: &Found, seen: &mut HashSet<(u64, u64)>) -> Option<Process
         unpublished: copy.unpublished,
         inconsistent: copy.inconsistent,
         socket_drops: found.socket_drops(),
+        last_reason: copy.last_reason.clone(),
         devices: copy.devices(),
     };
     // A killed process has no command any more, and its page goes with it.
@@ -93,6 +94,7 @@ pub(crate) struct PageCopy {
     unpublished: u64,
     inconsistent: u64,
     now: u64,
+    last_reason: Option<Reason>,
     /// The slots with their positions.
     slots: Vec<(u64, Kind, Vec<u64>)>,
 }
@@ -135,6 +137,7 @@ impl PageCopy {
         if copy.version != VERSION {
             return Ok(copy);
         }
+        copy.last_reason = reason(&header, Header::LastReason as usize, copy.now);
         let end = header[Header::End as usize].min(source.len()?).min(MAX_WORDS) as usize;
         let all = source.words(0, end)?;
         let mut start = HEADER_WORDS;
@@ -164,7 +167,7 @@ impl PageCopy {
         let mut positions = HashMap::new();
         for (start, _, words) in self.of_kind(Kind::Device) {
             positions.insert(*start, devices.len());
-            devices.push(device(words));
+            devices.push(device(words, self.now));
         }
         for (_, kind, words) in &self.slots {
             // All objects have their device in the same word.
@@ -237,7 +240,7 @@ fn is_consistent(slot: &[u64]) -> bool {
     slot.first() == slot.last()
 }
 
-fn device(words: &[u64]) -> Device {
+fn device(words: &[u64], now: u64) -> Device {
     let counters = &words[Dev::Counters as usize..][..DEVICE_COUNTERS.len()];
     Device {
         name: text(&words[Dev::Name as usize..][..4]),
@@ -247,6 +250,7 @@ fn device(words: &[u64]) -> Device {
         pds: words[Dev::Pds as usize],
         memory_windows: words[Dev::Windows as usize],
         memory_bytes: 0,
+        last_reason: reason(words, Dev::LastReason as usize, now),
         counters: Counters::new(DEVICE_COUNTERS, counters.to_vec()),
         queue_pairs: Vec::new(),
         completion_queues: Vec::new(),
@@ -288,6 +292,7 @@ fn queue_pair(words: &[u64], now: u64) -> QueuePair {
         recv_completions: word(Qp::RecvCompleted),
         completion_errors: word(Qp::CompletionErrors),
         last_error: word(Qp::LastError).checked_sub(1).map(|status| named(&STATUSES, status)),
+        last_reason: reason(words, Qp::LastReason as usize, now),
         tx: direction(words, 0),
         rx: direction(words, 1),
         counters: Counters::new(&TRANSPORT_COUNTERS, slice(Qp::Counters, TRANSPORT_COUNTERS.len())),
@@ -295,6 +300,19 @@ fn queue_pair(words: &[u64], now: u64) -> QueuePair {
         naks_sent: Counters::new(&NAKS, slice(Qp::NaksSent, NAKS.len())),
         latency: Latency { sum_ns: word(Qp::LatencySum), buckets: slice(Qp::Histogram, BUCKETS) },
     }
+}
+
+/// The reason in these words; `None` if there is none.
+fn reason(words: &[u64], field: usize, now: u64) -> Option<Reason> {
+    use layout::Reason as Word;
+    let words = &words[field..field + layout::REASON_WORDS];
+    let count = Some(words[Word::Count as usize]).filter(|count| *count > 0)?;
+    Some(Reason {
+        number: words[Word::Number as usize] as u16,
+        text: text(&words[Word::Text as usize..]),
+        age_seconds: now.saturating_sub(words[Word::Time as usize]) as f64 / 1e9,
+        count,
+    })
 }
 
 fn direction(words: &[u64], index: usize) -> Direction {

@@ -42,6 +42,8 @@ pub struct Process {
     pub inconsistent: u64,
     /// Packets that the kernel dropped because a receive buffer of the process was full.
     pub socket_drops: u64,
+    /// Why a call of the process was refused last.
+    pub last_reason: Option<Reason>,
     /// Its open devices.
     pub devices: Vec<Device>,
 }
@@ -63,6 +65,8 @@ pub struct Device {
     pub memory_windows: u64,
     /// The bytes of all memory regions.
     pub memory_bytes: u64,
+    /// What it refused or dropped last that belongs to no queue pair.
+    pub last_reason: Option<Reason>,
     /// The counters, by name.
     pub counters: Counters,
     /// The queue pairs.
@@ -165,6 +169,8 @@ pub struct QueuePair {
     pub completion_errors: u64,
     /// The status of the last of them, as in `enum ibv_wc_status`.
     pub last_error: Option<&'static str>,
+    /// What it refused or dropped last, or why it is in error.
+    pub last_reason: Option<Reason>,
     /// The packets sent, retransmitted ones included.
     pub tx: Direction,
     /// The packets received, duplicates included.
@@ -177,6 +183,19 @@ pub struct QueuePair {
     pub naks_sent: Counters,
     /// The latency of send requests, of RC and XRC.
     pub latency: Latency,
+}
+
+/// Why something was refused, dropped or ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Reason {
+    /// Its number, as in `vendor_err`.
+    pub number: u16,
+    /// The sentence.
+    pub text: String,
+    /// How long ago it was, in seconds.
+    pub age_seconds: f64,
+    /// How often there was one.
+    pub count: u64,
 }
 
 /// The packets of a queue pair in one direction.

@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ferroce_sys::{PublishedMemory, Words, clock};
 
-use crate::layout::{HEADER_WORDS, Header, Kind, LARGE, MAGIC, NAME, SMALL, SlotHeader, VERSION};
+use crate::layout::{
+    HEADER_WORDS, Header, Kind, LARGE, MAGIC, NAME, REASON_TEXT_WORDS, REASON_WORDS, Reason, SMALL,
+    SlotHeader, VERSION,
+};
 
 /// The published memory of a process. It exists as long as a device is open.
 #[derive(Debug)]
@@ -50,6 +53,15 @@ impl Page {
         let page = Arc::new(Self { shared: Shared::create().ok(), process });
         *current = Arc::downgrade(&page);
         page
+    }
+
+    /// Publishes why a call of this process was refused.
+    pub fn set_last_reason(&self, number: u16, text: &str) {
+        if let Some(shared) = &self.shared {
+            // One thread at a time.
+            let _guard = lock(&shared.space);
+            store_reason(&shared.header, Header::LastReason as usize, number, text);
+        }
     }
 
     /// Publishes an object; `fill` sets its fields. It is published until the slot is dropped.
@@ -168,6 +180,11 @@ impl Slot {
         store_text(&self.words, field, count, text);
     }
 
+    /// Sets the fields of a [`Reason`] that begin here.
+    pub fn set_reason(&self, field: usize, number: u16, text: &str) {
+        store_reason(&self.words, field, number, text);
+    }
+
     /// Sets two fields to the 16 bytes of a GID.
     pub fn set_gid(&self, field: usize, gid: [u8; 16]) {
         for (index, bytes) in gid.chunks_exact(8).enumerate() {
@@ -203,6 +220,19 @@ impl Drop for Slot {
             lock(&shared.space).free(count).push(*start);
         }
     }
+}
+
+/// The count is 0 in between, so that a reader of the header sees no half of a text.
+fn store_reason(words: &[AtomicU64], field: usize, number: u16, text: &str) {
+    let words = &words[field..field + REASON_WORDS];
+    let count = words[Reason::Count as usize].swap(0, Ordering::Relaxed) + 1;
+    fence(Ordering::Release);
+    store(&words[Reason::Number as usize], number.into());
+    store(&words[Reason::Time as usize], clock::now());
+    let longest = text.len().min(8 * REASON_TEXT_WORDS);
+    let end = (0..=longest).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    store_text(words, Reason::Text as usize, REASON_TEXT_WORDS, &text[..end]);
+    words[Reason::Count as usize].store(count, Ordering::Release);
 }
 
 #[inline]

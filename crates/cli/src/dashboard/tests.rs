@@ -52,6 +52,7 @@ fn qp(number: u32, age: f64, bytes: u64) -> QueuePair {
         recv_completions: 0,
         completion_errors: 0,
         last_error: None,
+        last_reason: None,
         tx,
         rx: Direction::default(),
         counters: counters(&TRANSPORT_COUNTERS, &[]),
@@ -70,6 +71,7 @@ fn device(set: &[(&str, u64)], queue_pairs: Vec<QueuePair>) -> Device {
         pds: 1,
         memory_windows: 0,
         memory_bytes: 4096,
+        last_reason: None,
         counters: counters(DEVICE_COUNTERS, set),
         queue_pairs,
         completion_queues: vec![CompletionQueue {
@@ -98,6 +100,7 @@ fn process(pid: u32, age: f64, devices: Vec<Device>) -> Process {
         unpublished: 0,
         inconsistent: 0,
         socket_drops: 0,
+        last_reason: None,
         devices,
     }
 }

@@ -20,6 +20,7 @@ use crate::devices::json;
 use crate::exit::ExitStatus;
 use crate::style::Screen;
 pub(crate) use args::{EXAMPLES, StatArgs};
+pub(crate) use summary::reason_text;
 pub(crate) use tables::peer;
 pub(crate) use watch::json_with_rates;
 

@@ -1,6 +1,6 @@
 //! The summary: a paragraph for each process and device.
 
-use ferroce_stat::snapshot::{Device, Latency, Process, Snapshot};
+use ferroce_stat::snapshot::{Device, Latency, Process, Reason, Snapshot};
 use ferroce_trace::render::units::{bytes, count, counted, duration};
 use ferroce_trace::render::{Line, Tone};
 
@@ -64,7 +64,7 @@ fn device_lines(process: &Process, device: &Device, lines: &mut Vec<Line>) {
     let title = Line::of(Tone::Strong, format!("  {}", device.name)).plain(address);
     lines.push(title.plain("  ").with(tone, state).plain(format!("  MTU {}", device.mtu)));
     let mut row = |name: &str, text: Line| {
-        let mut line = Line::of(Tone::Faint, format!("    {name:<9}"));
+        let mut line = Line::of(Tone::Faint, format!("    {name:<11}"));
         line.append(text);
         lines.push(line);
     };
@@ -90,6 +90,35 @@ fn device_lines(process: &Process, device: &Device, lines: &mut Vec<Line>) {
         false => (Tone::Warning, errors.join(", ")),
     };
     row("events", Line::of(tone, text));
+    if let Some((name, reason)) = last_reason(process, device) {
+        row("last error", Line::of(Tone::Bad, reason_text(&name, reason)));
+    }
+}
+
+/// Why something was refused last: by a QP of the device, by the device, or in a call of the process. With what it
+/// belongs to.
+fn last_reason<'a>(process: &'a Process, device: &'a Device) -> Option<(String, &'a Reason)> {
+    let pairs = device.queue_pairs.iter().filter_map(|pair| {
+        let name = format!("QP {:#08x}: ", pair.number);
+        pair.last_reason.as_ref().map(|reason| (name, reason))
+    });
+    let others = [&device.last_reason, &process.last_reason].into_iter().flatten();
+    let all = pairs.chain(others.map(|reason| (String::new(), reason)));
+    all.min_by(|(_, one), (_, other)| one.age_seconds.total_cmp(&other.age_seconds))
+}
+
+/// A reason in one line.
+pub(crate) fn reason_text(name: &str, reason: &Reason) -> String {
+    let age = duration((reason.age_seconds * 1e9) as u64);
+    let more = match reason.count {
+        0 | 1 => String::new(),
+        count => format!(", {} in all", counted(count, "error")),
+    };
+    let number = match reason.number {
+        0 => String::new(),
+        number => format!("vendor_err {number}, "),
+    };
+    format!("{name}{} ({number}{age} ago{more})", reason.text)
 }
 
 /// The number of objects of each kind.

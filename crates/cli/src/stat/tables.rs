@@ -28,6 +28,11 @@ pub(super) fn lines(snapshot: &Snapshot, args: &StatArgs, columns: usize) -> Vec
                 match object {
                     Object::Dev => {
                         lines.extend(counters(device, process.socket_drops).lines(columns));
+                        let reasons = [&device.last_reason, &process.last_reason];
+                        lines.extend(reasons.into_iter().flatten().map(|reason| {
+                            let text = summary::reason_text("  last error: ", reason);
+                            Line::of(Tone::Bad, text)
+                        }));
                     }
                     Object::Qp => {
                         lines.extend(queue_pairs(device, columns));
@@ -122,7 +127,14 @@ fn queue_pairs(device: &Device, columns: usize) -> Vec<Line> {
         ]);
     }
     let optional = ["p50", "MTU", "link", "RQ", "in flight", "type"];
-    table.without_columns_that_do_not_fit(columns, &optional).lines(columns)
+    let mut lines = table.without_columns_that_do_not_fit(columns, &optional).lines(columns);
+    for one in &device.queue_pairs {
+        if let Some(reason) = &one.last_reason {
+            let name = format!("  QP {:#08x} last error: ", one.number);
+            lines.push(Line::of(Tone::Bad, summary::reason_text(&name, reason)));
+        }
+    }
+    lines
 }
 
 /// Everything about a QP, below its line.

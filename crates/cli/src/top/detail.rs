@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Stylize;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
+use ratatui::widgets::{Paragraph, Wrap};
 
 use ferroce_stat::snapshot::{Counters, Direction, QueuePair};
 use ferroce_trace::render::units::{bytes, count, duration};
@@ -13,7 +13,7 @@ use super::app::{App, Key, Page};
 use super::draw::{sparkline, style};
 use super::ladder;
 use super::rows::Tone;
-use crate::stat::peer;
+use crate::stat::{peer, reason_text};
 
 /// The lines of the overview, and from how many lines on packets are shown below it.
 const OVERVIEW_HEIGHT: u16 = 24;
@@ -78,7 +78,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, key: &Key) {
     };
     let [left, right] =
         Layout::horizontal([Constraint::Percentage(55), Constraint::Percentage(45)]).areas(body);
-    frame.render_widget(Paragraph::new(queues_and_traffic(pair)), left);
+    let queues = Paragraph::new(queues_and_traffic(pair)).wrap(Wrap { trim: false });
+    frame.render_widget(queues, left);
     let height = usize::from(right.height);
     frame.render_widget(Paragraph::new(latency(app, key, pair, height, right.width)), right);
 }
@@ -117,6 +118,10 @@ fn queues_and_traffic(pair: &QueuePair) -> Vec<Line<'static>> {
     let errors = format!("{}{error}", count(pair.completion_errors));
     let tone = if pair.completion_errors == 0 { Tone::Faint } else { Tone::Bad };
     lines.push(row("errors", Span::styled(errors, style(tone))));
+    if let Some(reason) = &pair.last_reason {
+        let text = reason_text("", reason);
+        lines.push(row("last error", Span::styled(text, style(Tone::Bad))));
+    }
     for (name, direction, tone) in
         [("Sent", &pair.tx, Tone::Sent), ("Received", &pair.rx, Tone::Received)]
     {

@@ -311,7 +311,7 @@ fn every_view_is_printed() {
         "2 QPs (2 RTS), 1 CQ, 1 MR of 2.10 MB, 1 PD",
         "through shared memory",
         "(20 samples)",
-        "events   none",
+        "events     none",
     ] {
         assert!(summary.contains(part), "{part}: {summary}");
     }
@@ -324,6 +324,16 @@ fn every_view_is_printed() {
     for part in ["packets_in", "socket_drops", "overruns", "remote_write", "SRQ"] {
         assert!(others.contains(part), "{part}: {others}");
     }
+    // 100 bytes where 8 are left.
+    let remote = pair.mr.remote(2 * HALF - 8);
+    let refused = pair.run(Operation::Write { remote, immediate: None }, 100);
+    assert_eq!(refused.status, Status::RemoteAccess);
+    let errors = view(&["qp"]);
+    let text =
+        format!("QP {:#08x} last error: refused the peer's RDMA WRITE", pair.other.number().0);
+    assert!(errors.contains(&text) && errors.contains("ends 92 bytes behind it"), "{errors}");
+    let summary = view(&[]);
+    assert!(summary.contains("last error") && summary.contains("(vendor_err 60, "), "{summary}");
     let watched = view(&["--watch", "20ms", "--count", "2"]);
     assert!(watched.contains("bit/s") && watched.lines().count() >= 4, "{watched}");
     let lines = view(&["--watch", "20ms", "--count", "2", "--json"]);

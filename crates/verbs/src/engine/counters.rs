@@ -1,5 +1,6 @@
 //! The counters of a device.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_proto::counters as proto;
@@ -8,6 +9,7 @@ use ferroce_stat::{Page, Slot};
 use ferroce_sys::Error;
 
 use crate::device::Device;
+use crate::sync::lock;
 
 /// The counters of a device since it was opened, which never decrease, and last error numbers. They are in memory that other
 /// processes may read: see [`ferroce_stat`].
@@ -18,6 +20,8 @@ pub(crate) struct Counters {
     is_shared: bool,
     /// The bytes that went through sockets.
     socket_bytes: AtomicU64,
+    /// Several threads may set the last reason.
+    reason: Mutex<()>,
 }
 
 macro_rules! counters {
@@ -76,7 +80,8 @@ impl Counters {
             let mtu = device.mtu().ok().and_then(|mtu| mtu.bytes()).unwrap_or(0);
             slot.set(layout::Device::Mtu as usize, mtu as u64);
         });
-        Self { slot, is_shared: shards > 1, socket_bytes: AtomicU64::new(0) }
+        let (socket_bytes, reason) = (AtomicU64::new(0), Mutex::default());
+        Self { slot, is_shared: shards > 1, socket_bytes, reason }
     }
 
     /// Publishes the state of the port.
@@ -92,6 +97,12 @@ impl Counters {
     /// The number of memory windows.
     pub(crate) fn windows(&self) -> &AtomicU64 {
         self.slot.word(layout::Device::Windows as usize)
+    }
+
+    /// Publishes why the device refused or dropped something that belongs to no QP.
+    pub(crate) fn set_reason(&self, number: u16, text: &str) {
+        let _guard = lock(&self.reason);
+        self.slot.set_reason(layout::Device::LastReason as usize, number, text);
     }
 
     /// Publishes an object of the device; `fill` sets its fields.

@@ -3,13 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use ferroce_proto::reason::Reason;
 use ferroce_sys::interface::is_active;
 use ferroce_sys::{NetlinkGroup, NetlinkMonitor};
 
 use crate::device::Device;
 use crate::event::{AsyncEvent, EventKind, Events, Source};
-use crate::report;
 use crate::sync::lock;
 
 #[derive(Debug)]
@@ -57,9 +55,6 @@ impl PortState {
             return;
         }
         tracing::info!(device = device.name(), active, "port state changed");
-        if !active {
-            report::report(device.name(), None, &Reason::PortDown, true);
-        }
         let kind = if active { EventKind::PortActive } else { EventKind::PortError };
         self.raise(kind);
     }

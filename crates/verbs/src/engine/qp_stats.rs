@@ -256,6 +256,12 @@ impl QpStats {
         }
     }
 
+    /// Publishes why something was refused or dropped, or why the QP is in error.
+    #[cold]
+    pub(super) fn set_reason(&self, number: u16, text: &str) {
+        self.slot.update(|slot| slot.set_reason(Field::LastReason as usize, number, text));
+    }
+
     /// Publishes what has happened since the last time.
     pub(super) fn publish(&mut self, endpoint: &Endpoint<Route>, now: Instant) {
         let (progress, state) = (endpoint.progress(), endpoint.state());

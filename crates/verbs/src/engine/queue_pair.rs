@@ -242,7 +242,9 @@ impl Core {
         for (index, reason) in reasons.iter().enumerate() {
             let ends = ended && index + 1 == reasons.len();
             let text = report::report(adapter.device.name(), Some(self.number), reason, ends);
-            if let Some(text) = text.filter(|_| ends) {
+            let Some(text) = text else { continue };
+            inner.stats.set_reason(reason.number(), &reason.to_string());
+            if ends {
                 report::end(self.number, reason, &text);
             }
         }

@@ -428,7 +428,9 @@ impl Adapter {
     /// Reports why the device refused or dropped something that belongs to no QP.
     #[cold]
     pub(super) fn report(&self, reason: &Reason) {
-        report::report(self.device.name(), None, reason, false);
+        if let Some(text) = report::report(self.device.name(), None, reason, false) {
+            self.counters.set_reason(reason.number(), &text);
+        }
     }
 
     /// Counts a packet with a wrong ICRC, and captures it: the sender's record shows what it was before.

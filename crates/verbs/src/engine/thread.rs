@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use ferroce_proto::reason::Reason;
 use ferroce_sys::{Interest, Poller, clock, thread};
 
 use super::adapter::Adapter;
@@ -102,7 +103,11 @@ pub(crate) fn run(adapter: &Adapter) {
         let monitor = neighbours.is_some_and(|index| poller.readiness(index).readable);
         adapter.management.neighbours.run(monitor);
         if port.is_some_and(|index| poller.readiness(index).readable) {
+            let was_active = adapter.port.state.is_active();
             adapter.port.state.refresh(&adapter.device);
+            if was_active && !adapter.port.state.is_active() {
+                adapter.report(&Reason::PortDown);
+            }
             adapter.counters.set_active(adapter.port.state.is_active());
         }
         if reports.iter().any(|&index| poller.readiness(index).broken) {

@@ -21,7 +21,7 @@ function facts(detail) {
     ["Receive queue", qp.shared_receive_queue == null ? `${format.whole(qp.recv_outstanding)} posted of ${format.whole(qp.max_recv_wr)}` : `SRQ ${qp.shared_receive_queue}`],
     ["In flight", `${format.whole(qp.in_flight_packets)} packets, ${format.memory(qp.in_flight_bytes)}`],
     ["Completions", `${format.whole(qp.send_completions)} send, ${format.whole(qp.recv_completions)} receive`],
-    ["Last error", known(qp.last_error)],
+    ["Last error", qp.last_reason == null ? known(qp.last_error) : `${qp.last_reason.text} (vendor_err ${qp.last_reason.number}, ${format.duration(qp.last_reason.age_seconds)} ago)`],
     ["Created", `${format.duration(qp.age_seconds)} ago`],
     ["Last packet", known(qp.idle_seconds, (seconds) => (seconds < 1 ? "just now" : `${format.duration(seconds)} ago`))],
   ];
