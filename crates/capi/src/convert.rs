@@ -8,6 +8,7 @@ use crate::abi::Abi;
 use crate::abi::attributes::{ibv_ah_attr, ibv_global_route, ibv_qp_attr, ibv_qp_cap};
 use crate::abi::constants::qp_type;
 use crate::entry::{Errno, Result};
+use crate::reason::invalid;
 
 /// A GID as the structures of the ABI hold it.
 pub(crate) fn gid_out(gid: Gid) -> [u64; 2] {
@@ -26,10 +27,16 @@ pub(crate) fn gid_in(halves: [u64; 2]) -> Gid {
 /// Converts AH attributes. Over Ethernet every address vector is global, that is, has a GRH (IBA A17).
 pub(crate) fn vector_in(attr: &ibv_ah_attr, device: &Device) -> Result<AddressVector> {
     if attr.port_num != 1 {
-        return Err(Errno::INVALID);
+        let port = attr.port_num;
+        return Err(invalid(format_args!("port_num {port}: the device has port 1 only")));
     }
     if attr.is_global == 0 {
-        return local_vector(attr, device).ok_or(Errno::INVALID);
+        let lid = attr.dlid;
+        return local_vector(attr, device).ok_or_else(|| {
+            invalid(format_args!(
+                "is_global is 0 with dlid {lid}: RoCE needs a GRH, so set is_global and grh"
+            ))
+        });
     }
     Ok(AddressVector {
         port: attr.port_num,
@@ -65,7 +72,9 @@ fn local_vector(attr: &ibv_ah_attr, device: &Device) -> Option<AddressVector> {
 pub(crate) fn check_lid(attr: &ibv_qp_attr, context: &Context) -> Result<()> {
     let by_lid = attr.ah_attr.is_global == 0 && !context.device().interface().loopback;
     if by_lid && !context.is_on_this_host(Qpn(attr.dest_qp_num)) {
-        return Err(Errno::INVALID);
+        return Err(invalid(format_args!(
+            "is_global is 0 and the peer is on another host: RoCE needs a GRH"
+        )));
     }
     Ok(())
 }

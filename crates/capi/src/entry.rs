@@ -7,6 +7,8 @@ use std::sync::Once;
 
 use ferroce::{Leading, Uncancellable};
 
+use crate::reason;
+
 /// A number of `errno`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) c_int);
@@ -42,7 +44,7 @@ macro_rules! from_errors {
             fn from(error: $type) -> Self {
                 let error = ferroce::Error::from(error);
                 report_environment(&error);
-                Self(error.errno())
+                reason::of_library(&error)
             }
         }
     )+};
@@ -154,21 +156,22 @@ pub(crate) fn waiting(attempt: impl Fn() -> Result<Next> + Copy) -> c_int {
 
 /// Runs a call that returns 0 or the error's number.
 #[inline]
-pub(crate) fn number(body: impl FnOnce() -> Result<()>) -> c_int {
-    number_of(run(body))
+pub(crate) fn number<F: FnOnce() -> Result<()>>(body: F) -> c_int {
+    number_of::<F>(run(body))
 }
 
 /// As [`number`], for a body that contains no cancellation point.
 #[inline]
-pub(crate) fn number_without_cancellation_points(body: impl FnOnce() -> Result<()>) -> c_int {
-    number_of(run_without_cancellation_points(body))
+pub(crate) fn number_without_cancellation_points<F: FnOnce() -> Result<()>>(body: F) -> c_int {
+    number_of::<F>(run_without_cancellation_points(body))
 }
 
 #[inline]
-fn number_of(result: Result<()>) -> c_int {
+fn number_of<F>(result: Result<()>) -> c_int {
     match result {
         Ok(()) => 0,
         Err(error) => {
+            reason::report::<F>(error);
             error.set();
             error.0
         }
@@ -177,8 +180,9 @@ fn number_of(result: Result<()>) -> c_int {
 
 /// Runs a call that returns a count or an index, or −1 with `errno`.
 #[inline]
-pub(crate) fn count(body: impl FnOnce() -> Result<c_int>) -> c_int {
+pub(crate) fn count<F: FnOnce() -> Result<c_int>>(body: F) -> c_int {
     run(body).unwrap_or_else(|error| {
+        reason::report::<F>(error);
         error.set();
         -1
     })
@@ -186,8 +190,9 @@ pub(crate) fn count(body: impl FnOnce() -> Result<c_int>) -> c_int {
 
 /// Runs a call that returns a pointer, or NULL with `errno`.
 #[inline]
-pub(crate) fn pointer<T>(body: impl FnOnce() -> Result<*mut T>) -> *mut T {
+pub(crate) fn pointer<T, F: FnOnce() -> Result<*mut T>>(body: F) -> *mut T {
     run(body).unwrap_or_else(|error| {
+        reason::report::<F>(error);
         error.set();
         ptr::null_mut()
     })
@@ -250,7 +255,7 @@ mod tests {
         Errno(0).set();
         assert_eq!((count(|| Err(fail)), errno()), (-1, libc::EBUSY));
         Errno(0).set();
-        assert!(pointer::<u8>(|| Err(fail)).is_null());
+        assert!(pointer::<u8, _>(|| Err(fail)).is_null());
         assert_eq!(errno(), libc::EBUSY);
     }
 

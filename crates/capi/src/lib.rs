@@ -31,6 +31,7 @@ mod export;
 mod fd;
 mod handle;
 mod rdmacm;
+mod reason;
 mod rsocket;
 mod socket_address;
 mod sync;

@@ -68,7 +68,8 @@ impl Adapter {
     pub(crate) fn route(&self, vector: &AddressVector) -> Result<Route, RouteError> {
         let source = usize::from(vector.source_index);
         if source >= self.device.gids().len() {
-            return Err(RouteError::NoSuchGid { index: vector.source_index });
+            let (index, entries) = (vector.source_index, self.device.gids().len());
+            return Err(RouteError::NoSuchGid { index, entries });
         }
         let destination = own_name(vector.destination.to_ip());
         let own = self.port.links[source].address.ip();
@@ -85,7 +86,8 @@ impl Adapter {
     /// Returns the route from a link.
     fn route_from(&self, index: u8, vector: &AddressVector) -> Result<Route, RouteError> {
         let link = self.port.links.get(usize::from(index));
-        let link = link.ok_or(RouteError::NoSuchGid { index })?;
+        let entries = self.port.links.len();
+        let link = link.ok_or(RouteError::NoSuchGid { index, entries })?;
         let mut destination = SocketAddr::new(vector.destination.to_ip(), self.options.port);
         if destination.is_ipv4() != link.address.is_ipv4() {
             return Err(RouteError::AddressFamily);

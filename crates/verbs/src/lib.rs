@@ -153,7 +153,7 @@ pub mod live {
 /// What the adapter refused and why, for bindings.
 #[doc(hidden)]
 pub mod reports {
-    pub use crate::report::{Ended, ended, listen};
+    pub use crate::report::{Ended, ended, listen, refuse_call};
 }
 pub use time::Timestamp;
 pub use xrc::XrcDomain;

@@ -99,6 +99,13 @@ pub fn listen(listener: Listener) {
     let _ = LISTENER.set(listener);
 }
 
+/// Reports why a call was refused: a sentence that begins with the name of the call.
+pub fn refuse_call(text: &str) {
+    let Some(left_out) = LIMITER.take(clock::now()) else { return };
+    tracing::warn!(left_out, "{text}");
+    ferroce_stat::Page::of_process().set_last_reason(0, text);
+}
+
 /// Remembers that a queue pair ended in error.
 pub(crate) fn end(queue_pair: Qpn, reason: &Reason, text: &str) {
     let mut ended = lock(&ENDED);

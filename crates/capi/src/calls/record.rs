@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_int};
 use std::fmt::Write;
 
 use super::{names, output};
+use crate::reason;
 
 /// An argument or result, as it was passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +185,9 @@ impl Thread {
         }
         line.push(')');
         outcome(line, result, took.error);
+        if let Some(why) = reason::take_traced() {
+            let _ = write!(line, ": {why}");
+        }
         duration(line, took.nanoseconds);
         if let Some(idle) = before {
             let _ = write!(line, " after {} empty", idle.count);

@@ -20,6 +20,7 @@ use crate::fd::{is_blocking, make_blocking, until_readable};
 use crate::handle::context::ContextHandle;
 use crate::handle::cq::{ChannelEvents, ChannelHandle, CqHandle};
 use crate::handle::{Handle, Shown};
+use crate::reason::invalid;
 use crate::sync::lock;
 
 pub(crate) unsafe extern "C" fn create_comp_channel(
@@ -68,13 +69,22 @@ pub(crate) fn vectors() -> u32 {
     })
 }
 
+/// A number of entries.
+fn entries(cqe: c_int) -> Result<usize> {
+    usize::try_from(cqe).map_err(|_| invalid(format_args!("a completion queue of {cqe} entries")))
+}
+
 /// Creates a CQ.
 ///
 /// # Safety
 /// Context and channel are the program's, or null.
 pub(crate) unsafe fn create(new: &NewCq, table: ibv_cq_ex) -> Result<*mut ibv_cq_ex> {
     if new.vector >= vectors() {
-        return Err(Errno::INVALID);
+        return Err(invalid(format_args!(
+            "comp_vector {}: the device has {}",
+            new.vector,
+            vectors()
+        )));
     }
     // SAFETY: as the caller promises.
     let open = &unsafe { ContextHandle::of(new.context) }?.open;
@@ -119,7 +129,7 @@ pub(crate) unsafe extern "C" fn create_cq(
     vector: c_int,
 ) -> *mut ibv_cq {
     entry::pointer(|| {
-        let capacity = usize::try_from(cqe).map_err(|_| Errno::INVALID)?;
+        let capacity = entries(cqe)?;
         let vector = u32::try_from(vector).map_err(|_| Errno::INVALID)?;
         let new = NewCq { context, channel, cq_context, capacity, vector };
         // SAFETY: the program's context and channel.
@@ -131,10 +141,12 @@ pub(crate) unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int 
     entry::number(|| {
         // SAFETY: the program's queue.
         let handle = unsafe { CqHandle::of(cq.cast()) }?;
-        let capacity = usize::try_from(cqe).map_err(|_| Errno::INVALID)?;
+        let capacity = entries(cqe)?;
         let max = handle.queue.context().limits().max_cqe as usize;
         if capacity == 0 || capacity > max {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!(
+                "a completion queue holds 1 to {max} entries, not {capacity}"
+            )));
         }
         handle.queue.resize(capacity)?;
         // SAFETY: the program's queue. No reference: another thread may be counting events in the same structure.

@@ -13,6 +13,7 @@ use crate::handle::context::{ContextHandle, OpenDevice};
 use crate::handle::objects::SharedRegion;
 use crate::handle::pd::PdHandle;
 use crate::handle::{Handle, Shown, handle};
+use crate::reason::invalid;
 use crate::sync::lock;
 
 #[repr(C)]
@@ -141,13 +142,15 @@ pub(crate) unsafe extern "C" fn rereg_mr(
 ) -> c_int {
     let result = entry::run(|| {
         if flags & !(CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS) != 0 || flags == 0 {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!(
+                "flags {flags:#x}: 1, 2 and 4 are known, and one is needed"
+            )));
         }
         // SAFETY: the program's region.
         let handle = unsafe { MrHandle::of(mr) }?;
         let translates = flags & CHANGE_TRANSLATION != 0;
         if translates && (addr.is_null() || length == 0) {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!("IBV_REREG_MR_CHANGE_TRANSLATION without memory")));
         }
         let rights =
             (flags & CHANGE_ACCESS != 0).then_some(AccessFlags::from_bits_retain(access as u32));

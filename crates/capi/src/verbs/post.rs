@@ -16,6 +16,7 @@ use crate::entry::{self, Errno, Result};
 use crate::handle::Handle;
 use crate::handle::ah::AhHandle;
 use crate::handle::qp::QpHandle;
+use crate::reason::invalid;
 use crate::verbs::mw;
 
 /// Converts an SG list.
@@ -55,8 +56,10 @@ pub(crate) unsafe fn gather(out: &mut Vec<u8>, address: usize, length: usize) ->
 /// The program may read them.
 #[inline]
 unsafe fn inline_bytes<'a>(address: usize, length: usize, before: usize) -> Result<&'a [u8]> {
-    if length > (ferroce::Limits::MAX_INLINE_DATA as usize).saturating_sub(before) {
-        return Err(Errno::INVALID);
+    let max = ferroce::Limits::MAX_INLINE_DATA as usize;
+    if length > max.saturating_sub(before) {
+        let given = before.saturating_add(length);
+        return Err(invalid(format_args!("{given} bytes of inline data; the device allows {max}")));
     }
     // SAFETY: as the caller promises.
     unsafe { entry::list(ptr::with_exposed_provenance::<u8>(address), length) }
@@ -68,7 +71,7 @@ unsafe fn inline_bytes<'a>(address: usize, length: usize, before: usize) -> Resu
 /// The WR is the program's, with everything that it points to.
 #[inline]
 unsafe fn data(request: &ibv_send_wr) -> Result<Data> {
-    let length = usize::try_from(request.num_sge).map_err(|_| Errno::INVALID)?;
+    let length = sges(request.num_sge)?;
     if request.send_flags & send::INLINE == 0 {
         // SAFETY: as the caller promises.
         return Ok(Data::SgList(unsafe { sg_list(request.sg_list, length) }?));
@@ -87,6 +90,12 @@ unsafe fn data(request: &ibv_send_wr) -> Result<Data> {
         unsafe { gather(&mut bytes, one.addr as usize, one.length as usize) }?;
     }
     Ok(Data::Inline(bytes.into()))
+}
+
+/// The length of an SG list.
+#[inline]
+fn sges(count: c_int) -> Result<usize> {
+    usize::try_from(count).map_err(|_| invalid(format_args!("num_sge is {count}")))
 }
 
 fn immediate(request: &ibv_send_wr) -> Option<Immediate> {
@@ -127,14 +136,15 @@ unsafe fn operation(request: &ibv_send_wr) -> Result<(Operation, Data)> {
             let operation = unsafe { mw::bind(bind.mw, bind.rkey, &bind.bind_info) }?;
             return Ok((operation, Data::NONE));
         }
-        _ => return Err(Errno::INVALID),
+        unknown => return Err(invalid(format_args!("opcode {unknown} is unknown"))),
     };
     // Data that a response writes cannot be inline.
     if request.send_flags & send::INLINE != 0
         && operation.wants_response()
         && request.opcode != wr::ATOMIC_WRITE
     {
-        return Err(Errno::INVALID);
+        let why = "IBV_SEND_INLINE with an operation whose response writes to the SG list";
+        return Err(invalid(format_args!("{why}")));
     }
     // SAFETY: as the caller promises.
     Ok((operation, unsafe { data(request) }?))
@@ -282,7 +292,10 @@ impl<'a> Iterator for Datagrams<'a> {
                 let immediate = match request.opcode {
                     wr::SEND => None,
                     wr::SEND_WITH_IMM => immediate(request),
-                    _ => return Err(Errno::INVALID),
+                    other => {
+                        let why = "a UD queue pair has no operation but SEND";
+                        return Err(invalid(format_args!("opcode {other}: {why}")));
+                    }
                 };
                 Ok(UdSendRequest {
                     id: WorkId(request.wr_id),
@@ -354,7 +367,7 @@ pub(crate) unsafe fn post_receives(
     let mut next = list;
     // SAFETY: as the caller promises.
     while let Some(request) = unsafe { next.as_ref() } {
-        let posted = usize::try_from(request.num_sge).map_err(|_| Errno::INVALID);
+        let posted = sges(request.num_sge);
         // SAFETY: as the caller promises.
         let posted = posted.and_then(|length| unsafe { sg_list(request.sg_list, length) });
         let posted =

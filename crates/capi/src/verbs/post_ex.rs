@@ -16,6 +16,7 @@ use crate::entry::{self, Errno, Result};
 use crate::handle::Handle;
 use crate::handle::ah::AhHandle;
 use crate::handle::qp::{Batch, BatchedRequest, QpHandle};
+use crate::reason::invalid;
 use crate::sync::lock;
 use crate::verbs::mw;
 use crate::verbs::post::{gather, sg_list};
@@ -97,7 +98,9 @@ fn begin(qp: Qp, opcode: u32, operation: impl FnOnce() -> Result<Operation>) {
     with(qp, |_, batch| {
         let bit = OPERATIONS.iter().find(|(code, _)| *code == opcode).map_or(0, |(_, bit)| *bit);
         if batch.operations & bit == 0 {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!(
+                "opcode {opcode} is not in send_ops_flags that the queue pair was created with"
+            )));
         }
         // SAFETY: the program writes these fields before the call, on this thread.
         let (id, flags) = unsafe { ((*qp).wr_id, (*qp).wr_flags) };
@@ -291,7 +294,10 @@ unsafe extern "C" fn complete(qp: Qp) -> c_int {
         let capabilities = handle.queue_pair.capabilities();
         // Checked before the first is posted.
         if !requests.iter().all(|one| fits(&one.request.data, &capabilities)) {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!(
+                "a request has more SGEs or inline data than the queue pair was created for ({}, {} bytes)",
+                capabilities.max_send_sge, capabilities.max_inline_data
+            )));
         }
         let posted = if handle.service == ServiceType::UnreliableDatagram {
             let datagrams: Option<Vec<_>> = requests.into_iter().map(datagram).collect();

@@ -23,6 +23,7 @@ use crate::handle::qp::{Batch, QpHandle};
 use crate::handle::srq::SrqHandle;
 use crate::handle::xrcd::XrcdHandle;
 use crate::handle::{Handle, Shown};
+use crate::reason::invalid;
 use crate::verbs::{post_ex, xrc};
 
 /// The inline capacity is at least the size of the SG list that it replaces, as in rdma_rxe: programs such as
@@ -89,7 +90,7 @@ unsafe fn create(
     let shared = unsafe { SrqHandle::of(attr.srq) }.ok();
     // ibv_create_qp(3): only RC and UD take an SRQ here. XRC addresses SRQs by number.
     if shared.is_some() && service == ServiceType::UnreliableConnection {
-        return Err(Errno::INVALID);
+        return Err(invalid(format_args!("a UC queue pair takes no SRQ")));
     }
     let requested = capabilities_in(&attr.cap);
     let options = QueuePairOptions::new(service, sends)

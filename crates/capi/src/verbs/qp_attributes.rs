@@ -11,17 +11,23 @@ use crate::abi::Abi;
 use crate::abi::attributes::{ibv_qp_attr, ibv_qp_init_attr};
 use crate::abi::objects::ibv_qp;
 use crate::convert::{capabilities_in, capabilities_out, check_lid, vector_in, vector_out};
-use crate::entry::{self, Errno, Result};
+use crate::entry::{self, Result};
 use crate::handle::Handle;
 use crate::handle::qp::QpHandle;
+use crate::reason::invalid;
 
 const MIGRATIONS: [Migration; 3] = [Migration::Migrated, Migration::Rearm, Migration::Armed];
 
 /// Converts the attributes in the mask.
 fn change(attr: &ibv_qp_attr, mask: u32, device: &Device) -> Result<QueuePairAttributes> {
-    let mask = AttributeMask::from_bits(mask).ok_or(Errno::INVALID)?.bits();
+    let unknown = mask & !AttributeMask::ALL.bits();
+    if unknown != 0 {
+        return Err(invalid(format_args!("attr_mask has unknown bits {unknown:#x}")));
+    }
     let has = |one: AttributeMask| mask & one.bits() != 0;
-    let state = |code: u32| State::from_code(code).ok_or(Errno::INVALID);
+    let state = |code: u32| {
+        State::from_code(code).ok_or_else(|| invalid(format_args!("qp_state {code} is unknown")))
+    };
     let given = |one: AttributeMask| has(one).then_some(());
     Ok(QueuePairAttributes {
         state: given(AttributeMask::STATE).map(|()| state(attr.qp_state)).transpose()?,
@@ -45,13 +51,23 @@ fn change(attr: &ibv_qp_attr, mask: u32, device: &Device) -> Result<QueuePairAtt
             .map(|()| alternate_path(attr, device))
             .transpose()?,
         min_rnr_timer: given(AttributeMask::MIN_RNR_TIMER)
-            .map(|()| RnrTimer::from_code(attr.min_rnr_timer).ok_or(Errno::INVALID))
+            .map(|()| {
+                let code = attr.min_rnr_timer;
+                let timer = RnrTimer::from_code(code);
+                timer.ok_or_else(|| {
+                    invalid(format_args!("min_rnr_timer {code}: the valid codes are 0 to 31"))
+                })
+            })
             .transpose()?,
         send_psn: given(AttributeMask::SEND_PSN).map(|()| Psn(attr.sq_psn & 0xff_ffff)),
         max_dest_rd_atomic: given(AttributeMask::MAX_DEST_RD_ATOMIC)
             .map(|()| attr.max_dest_rd_atomic),
         migration: given(AttributeMask::MIGRATION)
-            .map(|()| MIGRATIONS.get(attr.path_mig_state as usize).copied().ok_or(Errno::INVALID))
+            .map(|()| {
+                let (code, known) = (attr.path_mig_state, MIGRATIONS);
+                let found = known.get(code as usize).copied();
+                found.ok_or_else(|| invalid(format_args!("path_mig_state {code} is unknown")))
+            })
             .transpose()?,
         capabilities: given(AttributeMask::CAPABILITIES).map(|()| capabilities_in(&attr.cap)),
         destination: given(AttributeMask::DESTINATION).map(|()| Qpn(attr.dest_qp_num)),

@@ -19,6 +19,7 @@ use crate::handle::pd::PdHandle;
 use crate::handle::srq::SrqHandle;
 use crate::handle::xrcd::XrcdHandle;
 use crate::handle::{Handle, Shown};
+use crate::reason::invalid;
 use crate::verbs::post::post_receives;
 
 const MAX_WR: c_int = 1;
@@ -29,7 +30,14 @@ const XRC: u32 = 1;
 fn check(open: &OpenDevice, attr: &ibv_srq_attr) -> Result<()> {
     let limits = open.context.limits();
     let fits = attr.max_wr > 0 && attr.max_wr <= limits.max_qp_wr && attr.max_sge <= limits.max_sge;
-    if fits { Ok(()) } else { Err(Errno::INVALID) }
+    if fits {
+        return Ok(());
+    }
+    let ibv_srq_attr { max_wr, max_sge, .. } = *attr;
+    Err(invalid(format_args!(
+        "max_wr {max_wr}, max_sge {max_sge}: the device allows 1 to {} and 0 to {}",
+        limits.max_qp_wr, limits.max_sge
+    )))
 }
 
 /// Allocates the handle of an SRQ for the program.
@@ -127,7 +135,10 @@ pub(crate) unsafe extern "C" fn modify_srq(
             check(&handle.open, &ibv_srq_attr { max_sge: 0, ..*attr })?;
         }
         if limits && attr.srq_limit as usize > capacity {
-            return Err(Errno::INVALID);
+            let limit = attr.srq_limit;
+            return Err(invalid(format_args!(
+                "srq_limit {limit}: the SRQ holds {capacity} requests"
+            )));
         }
         if resizes {
             handle.queue.resize(capacity)?;
@@ -188,8 +199,11 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
         // SAFETY: the program's list.
         unsafe {
             post_receives(list, bad, |request| {
-                if request.sg_list.as_slice().len() > max_sge {
-                    return Err(Errno::INVALID);
+                let given = request.sg_list.as_slice().len();
+                if given > max_sge {
+                    return Err(invalid(format_args!(
+                        "{given} SGEs; the SRQ was created for {max_sge}"
+                    )));
                 }
                 Ok(handle.queue.post(request)?)
             })

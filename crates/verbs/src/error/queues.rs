@@ -11,10 +11,12 @@ use super::SystemError;
 #[non_exhaustive]
 pub enum RouteError {
     /// The GID table has no entry of this index.
-    #[error("the device has no source GID of index {index}")]
+    #[error("sgid_index {index}: the table has {entries} {}", if *entries == 1 { "entry" } else { "entries" })]
     NoSuchGid {
         /// The index.
         index: u8,
+        /// The entries of the table.
+        entries: usize,
     },
     /// Source and destination are an IPv4 and an IPv6 address.
     #[error("source and destination are of different address families")]
@@ -198,10 +200,13 @@ impl ModifyError {
 #[non_exhaustive]
 pub enum PostError {
     /// The QP's state takes no send requests, or the service has no send queue.
-    #[error("the queue pair takes no send requests in its present state")]
-    SendState,
+    #[error("the queue pair is in {state}, it needs RTS")]
+    SendState {
+        /// The state.
+        state: State,
+    },
     /// The QP's state takes no receive requests.
-    #[error("the queue pair takes no receive requests in the state {state:?}")]
+    #[error("the queue pair is in {state}, it needs INIT, RTR or RTS, and a receive queue")]
     ReceiveState {
         /// The state.
         state: State,
@@ -252,10 +257,11 @@ impl PostError {
     }
 }
 
-impl From<endpoint::PostError> for PostError {
-    fn from(error: endpoint::PostError) -> Self {
+impl PostError {
+    /// The error of a QP in this state.
+    pub(crate) fn of(error: endpoint::PostError, state: State) -> Self {
         match error {
-            endpoint::PostError::State => Self::SendState,
+            endpoint::PostError::State => Self::SendState { state },
             endpoint::PostError::Full => Self::SendQueueFull,
             endpoint::PostError::Length => Self::Length,
             endpoint::PostError::Operation => Self::Operation,

@@ -95,7 +95,7 @@ impl QueuePair {
             if !(atomic && request.data.len() == 8) {
                 self.check_data(&request.data)?;
             }
-            Ok(endpoint.post_send(request)?)
+            endpoint.post_send(request).map_err(|error| PostError::of(error, endpoint.state()))
         })
     }
 
@@ -117,7 +117,8 @@ impl QueuePair {
         self.post_list(datagrams, length, |endpoint, datagram| {
             self.check_data(&datagram.data)?;
             self.adapter().prepare_datagram(&datagram.address.route, datagram.destination);
-            Ok(endpoint.post_datagram(datagram.into())?)
+            let posted = endpoint.post_datagram(datagram.into());
+            posted.map_err(|error| PostError::of(error, endpoint.state()))
         })
     }
 

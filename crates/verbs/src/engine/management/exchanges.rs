@@ -112,7 +112,8 @@ impl Exchanges {
         config: ServerConfig,
         events: Option<Arc<EventQueue<ServerEvent>>>,
     ) -> Result<(), SetupExchangeError> {
-        let address = transport.address(link).ok_or(RouteError::NoSuchGid { index: link })?;
+        let address = transport.address(link);
+        let address = address.ok_or(RouteError::NoSuchGid { index: link, entries: 0 })?;
         self.services.claim(address, SERVICE)?;
         let serving = ServerState { link, machine: Server::new(config), events };
         lock(&self.machines).servers.push(serving);
