@@ -32,6 +32,7 @@ extern "C" fn at_exit() {
         ferroce_rsocket::close_all();
         id::disconnect_all();
         ferroce::exit::shut_down();
+        name_failed();
         // The program does not know of its capture.
         for (path, status) in ferroce::captures() {
             if let Some(complaint) = status.complaint() {
@@ -40,4 +41,23 @@ extern "C" fn at_exit() {
         }
         Ok(())
     });
+}
+
+/// Queue pairs that are named at the end.
+const MAX_NAMED: usize = 3;
+
+/// Writes to standard error which queue pairs ended in error, and why, if the program was started by `ferroce run`, which
+/// sets this variable: most programs print the status at best.
+fn name_failed() {
+    if std::env::var_os("FERROCE_VIEW").is_none() {
+        return;
+    }
+    let ended = ferroce::reports::ended();
+    for one in ended.iter().take(MAX_NAMED) {
+        let (text, number) = (&one.text, one.number);
+        eprintln!("ferroce: {text}; see `ferroce explain vendor_err {number}`");
+    }
+    if let Some(more) = ended.len().checked_sub(MAX_NAMED).filter(|more| *more > 0) {
+        eprintln!("ferroce: {more} more queue pairs ended in error");
+    }
 }

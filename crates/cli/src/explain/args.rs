@@ -11,6 +11,7 @@ Examples:
   ferroce explain rkey                         and what a wrong one leads to
   ferroce explain bth                          a header, with the bytes of a real packet
   ferroce explain 0x0a                         an opcode
+  ferroce explain vendor_err 4                 the reason in a completion with an error
   ferroce explain --json rnr | jq '.example.packets[].summary'";
 
 /// Arguments of `ferroce explain`.

@@ -7,6 +7,7 @@ mod example;
 mod lab;
 mod lookup;
 mod output;
+mod reason;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,9 @@ pub(crate) fn run(args: &ExplainArgs, screen: &Screen) -> ExitStatus {
         return ExitStatus::of_output(result.map(|()| ExitStatus::Success), screen);
     }
     let query = args.topic.join(" ");
+    if let Some(reason) = reason::find(&query) {
+        return reason::explain(reason, args, screen);
+    }
     match lookup::find(&query) {
         Ok(found) => explain(&found, args, screen),
         Err(close) => {
