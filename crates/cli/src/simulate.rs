@@ -114,6 +114,9 @@ struct Totals {
     /// Work requests.
     requests: u64,
     succeeded: u64,
+    /// Invalid on purpose and refused, and flushed behind one of those.
+    refused: u64,
+    flushed_behind_refused: u64,
 }
 
 impl Totals {
@@ -122,6 +125,8 @@ impl Totals {
         self.failed += u64::from(status(summary) != ExitStatus::Success);
         self.requests += summary.requests;
         self.succeeded += summary.succeeded;
+        self.refused += summary.refused;
+        self.flushed_behind_refused += summary.flushed_behind_refused;
     }
 
     fn status(&self) -> ExitStatus {
@@ -214,10 +219,17 @@ fn many(
         progress.show(totals.runs);
     }
     progress.erase();
-    let Totals { runs, failed, requests, succeeded } = totals;
+    let Totals { runs, failed, requests, succeeded, refused, flushed_behind_refused } = totals;
+    let others = requests - succeeded - refused - flushed_behind_refused;
     let requests = units::counted(requests, "work request");
     let succeeded = units::count(succeeded);
-    writeln!(output, "{succeeded} of {requests} succeeded, the others completed in error")?;
+    writeln!(
+        output,
+        "{succeeded} of {requests} succeeded; {} invalid on purpose and refused, {} flushed behind those, {} failed otherwise",
+        units::count(refused),
+        units::count(flushed_behind_refused),
+        units::count(others)
+    )?;
     writeln!(output, "{} ran, {} failed", units::counted(runs, "seed"), units::count(failed))?;
     Ok(totals.status())
 }

@@ -8,22 +8,27 @@ use ferroce::{
 use super::failure::name;
 use super::log::Log;
 
+/// An attribute; `-` if it is not set yet.
+fn known(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
 /// A QP: state, attributes and capabilities.
 pub(crate) fn queue_pair(log: &mut Log, queue_pair: &QueuePair) {
     let now = queue_pair.attributes();
     let text = format!(
-        "QP dump: qpn={:#08x} state={} mtu={} sq_psn={:#08x} rq_psn={:#08x} max_rd_atomic={} \
+        "QP dump: qpn={:#08x} state={} mtu={} sq_psn={} rq_psn={} max_rd_atomic={} \
          max_dest_rd_atomic={} retry={} rnr_retry={} timeout={}",
         queue_pair.number().0,
         queue_pair.state(),
-        now.path_mtu.and_then(|mtu| mtu.bytes()).unwrap_or(0),
-        now.send_psn.map_or(0, |psn| psn.0),
-        now.receive_psn.map_or(0, |psn| psn.0),
-        now.max_rd_atomic.unwrap_or(0),
-        now.max_dest_rd_atomic.unwrap_or(0),
-        now.retry_count.unwrap_or(0),
-        now.rnr_retry.map_or(0, |retry| retry.0),
-        now.timeout.map_or(0, |timeout| timeout.0),
+        known(now.path_mtu.and_then(|mtu| mtu.bytes())),
+        known(now.send_psn.map(|psn| format!("{:#08x}", psn.0))),
+        known(now.receive_psn.map(|psn| format!("{:#08x}", psn.0))),
+        known(now.max_rd_atomic),
+        known(now.max_dest_rd_atomic),
+        known(now.retry_count),
+        known(now.rnr_retry.map(|retry| retry.0)),
+        known(now.timeout.map(|timeout| timeout.0)),
     );
     log.say("dump_qp", text);
     let sizes = queue_pair.capabilities();

@@ -31,8 +31,12 @@ pub struct Summary {
     pub succeeded: u64,
     /// Requests that completed in error, by status.
     pub failed: Vec<(Status, u64)>,
-    /// Programs with an invalid request that was correctly refused.
+    /// Requests that are invalid on purpose, and that were refused as they should be.
     pub refused: u64,
+    /// Requests behind those, which were flushed.
+    pub flushed_behind_refused: u64,
+    /// The statuses of those that were refused.
+    pub refused_statuses: Vec<(Status, u64)>,
     /// Requests of connections that were not established.
     pub unconnected: u64,
     /// Requests of hosts that crashed, whose result is not known.
@@ -67,6 +71,8 @@ impl Summary {
             succeeded: 0,
             failed: Vec::new(),
             refused: 0,
+            flushed_behind_refused: 0,
+            refused_statuses: Vec::new(),
             unconnected: 0,
             crashed: 0,
             bytes: 0,
@@ -111,16 +117,26 @@ impl Summary {
             self.bytes += moved.map(|one| u64::from(one.length)).sum::<u64>();
             let Some(status) = progress.failed else { continue };
             let wrong = steps.get(progress.cause).and_then(|step| step.fails);
-            self.refused += u64::from(wrong == Some(status));
             let behind = posted - progress.succeeded as u64 - 1;
-            for (status, more) in [(status, 1), (Status::Flushed, behind)] {
-                match self.failed.iter_mut().find(|(one, _)| *one == status) {
-                    Some((_, count)) => *count += more,
-                    None if more > 0 => self.failed.push((status, more)),
-                    None => {}
-                }
+            if wrong == Some(status) {
+                self.refused += 1;
+                self.flushed_behind_refused += behind;
+                add(&mut self.refused_statuses, status, 1);
             }
+            add(&mut self.failed, status, 1);
+            add(&mut self.failed, Status::Flushed, behind);
         }
+    }
+
+    /// The requests that completed in error, without those that are invalid on purpose and those behind them.
+    pub fn unintended(&self) -> Vec<(Status, u64)> {
+        let intended = |status: Status| {
+            let refused = self.refused_statuses.iter().find(|(one, _)| *one == status);
+            let behind = if status == Status::Flushed { self.flushed_behind_refused } else { 0 };
+            refused.map_or(0, |(_, count)| *count) + behind
+        };
+        let rest = |(status, count): &(Status, u64)| (*status, count - intended(*status));
+        self.failed.iter().map(rest).filter(|(_, count)| *count > 0).collect()
     }
 
     /// Adds the counters of the finished run.
@@ -137,6 +153,15 @@ impl Summary {
             violations.push("frames disappeared without a drop cause".to_owned());
         }
         self.violations = violations;
+    }
+}
+
+/// Adds a number of requests with a status.
+fn add(all: &mut Vec<(Status, u64)>, status: Status, more: u64) {
+    match all.iter_mut().find(|(one, _)| *one == status) {
+        Some((_, count)) => *count += more,
+        None if more > 0 => all.push((status, more)),
+        None => {}
     }
 }
 
@@ -160,11 +185,18 @@ impl fmt::Display for Summary {
             self.succeeded,
             counted(self.bytes, "byte")
         )?;
-        for (status, count) in &self.failed {
+        for (status, count) in &self.refused_statuses {
+            let what = "invalid on purpose, and refused as it should be";
+            writeln!(f, "                 {count} {what}: {status:?}")?;
+        }
+        let behind = self.flushed_behind_refused;
+        if behind > 0 {
+            writeln!(f, "                 {behind} flushed behind such a request")?;
+        }
+        for (status, count) in self.unintended() {
             writeln!(f, "                 {count} ended with {status:?}")?;
         }
         let others = [
-            (self.refused, "invalid and correctly refused"),
             (self.crashed, "posted on hosts that crashed"),
             (self.unconnected, "posted on connections that were not established"),
         ];
