@@ -15,7 +15,9 @@ void plan(struct life *life, uint64_t seed, enum service service)
 {
     uint64_t r = seed;
     *life = (struct life){ .seed = seed, .service = service };
-    life->count = 1 + random_next(&r) % OPERATIONS;
+    /* The long operations of many lanes are more than a socket holds: their queue pairs wait for credit. */
+    life->scale = service != UD && random_next(&r) % 2 ? 8 : 1;
+    life->count = 1 + random_next(&r) % (OPERATIONS / life->scale);
     life->depth = 1 + random_next(&r) % 16;
     life->reads = 1 + random_next(&r) % 8;
     life->mtu = IBV_MTU_256 + random_next(&r) % 5;
@@ -36,7 +38,7 @@ void plan(struct life *life, uint64_t seed, enum service service)
         it->kind = random_next(&r) % kinds;
         uint64_t length = random_next(&r);
         /* Short and long ones are equally likely. */
-        it->length = length % (life->service == UD ? DATAGRAM + 1 : length >> 32 & 1 ? LENGTH + 1 : 65);
+        it->length = length % (life->service == UD ? DATAGRAM + 1 : length >> 32 & 1 ? LENGTH * life->scale + 1 : 65);
         if (it->kind >= FETCH_ADD)
             it->length = 8;
     }
@@ -53,9 +55,14 @@ static uint8_t byte(struct half *h, int operation, size_t at)
     return (uint8_t)(h->life->seed + h->round * 101 + operation * 37 + at * 7 + (at >> 8) * 13);
 }
 
+static size_t offset(struct half *h, uint64_t operation)
+{
+    return operation * SLOT * h->life->scale;
+}
+
 static uint8_t *slot(struct half *h, int operation)
 {
-    return h->memory + (size_t)operation * SLOT;
+    return h->memory + offset(h, operation);
 }
 
 static void fill(struct half *h, int operation)
@@ -80,14 +87,14 @@ static bool takes_receive(enum kind kind)
 
 static uint8_t *received(struct half *h, uint64_t wr_id)
 {
-    return h->memory + RECEIVES + wr_id * SLOT;
+    return h->memory + RECEIVES + offset(h, wr_id);
 }
 
 static void post_receives(struct half *h)
 {
     for (int i = 0; i < h->life->count; i++) {
         /* If messages may be lost, any message may be next. */
-        uint32_t length = reliable(h->life->service) ? h->life->operations[i].length : LENGTH + GRH;
+        uint32_t length = reliable(h->life->service) ? h->life->operations[i].length : LENGTH * h->life->scale + GRH;
         struct ibv_sge sge = { (uintptr_t)received(h, i), length, h->mr->lkey };
         struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
         if (takes_receive(h->life->operations[i].kind))
@@ -125,7 +132,7 @@ static int post(struct half *h, int i)
         wr.wr.atomic.compare_add = it->kind == FETCH_ADD ? (uint64_t)i + 1 : last_swap(h, i);
         wr.wr.atomic.swap = i + 1;
     } else {
-        wr.wr.rdma.remote_addr = h->you.address + (uint64_t)i * SLOT;
+        wr.wr.rdma.remote_addr = h->you.address + offset(h, i);
         wr.wr.rdma.rkey = h->you.rkey;
     }
     if (h->life->service == XRC)

@@ -38,6 +38,7 @@ struct life {
     uint64_t seed;
     enum service service;
     int count, depth, mtu;
+    uint32_t scale; /* operations are so many times longer, and fewer */
     int reads;    /* READs and atomics in flight, on both sides */
     struct operation operations[OPERATIONS];
     bool events;  /* waits for completion events instead of polling */
