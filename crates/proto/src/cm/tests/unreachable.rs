@@ -5,7 +5,8 @@ use std::vec;
 use ferroce_wire::cm::SidrStatus;
 
 use super::super::{Disconnection, DreqData, Event, Failure, ResolveParameters, State};
-use super::handshake::{Pair, established};
+use super::handshake::{Pair, accepted, established};
+use super::link::Prng;
 use super::{SERVICE, at, connect_parameters, events, gid, manager, transmits};
 
 #[test]
@@ -35,6 +36,33 @@ fn ignores_icmp_without_the_transaction_id() {
     a.handle_unreachable(at(1), gid(99), &req).unwrap_err();
     assert_eq!(events(&mut a), []);
     assert_eq!(a.state(id), State::ReqSent);
+}
+
+/// A forger who knows the communication ID, which is the lower half of the transaction ID, guesses the other half.
+#[test]
+fn guesses_of_the_transaction_id_change_nothing_in_any_state() {
+    let connecting = accepted(&connect_parameters());
+    let mut probing = established();
+    probing.a.probe(at(50), probing.at_a).unwrap();
+    assert_eq!(transmits(&mut probing.a).len(), 1, "a LAP");
+    let mut disconnecting = established();
+    disconnecting.a.disconnect(at(50), disconnecting.at_a, DreqData::default()).unwrap();
+    let mut prng = Prng(1);
+    for Pair { mut a, mut b, at_a, at_b } in [connecting, established(), probing, disconnecting] {
+        for (manager, id, peer) in [(&mut a, at_a, gid(11)), (&mut b, at_b, gid(12))] {
+            transmits(manager);
+            events(manager);
+            let (state, timeout) = (manager.state(id), manager.poll_timeout());
+            for _ in 0..2000 {
+                let mut quoted = [0; 24];
+                quoted[8..12].copy_from_slice(&(prng.next() as u32).to_be_bytes());
+                quoted[12..16].copy_from_slice(&id.0.0.to_be_bytes());
+                manager.handle_unreachable(at(60), peer, &quoted).unwrap_err();
+            }
+            assert_eq!((manager.state(id), manager.poll_timeout()), (state, timeout));
+            assert_eq!((events(manager), transmits(manager)), (vec![], vec![]), "{state:?}");
+        }
+    }
 }
 
 #[test]
