@@ -497,10 +497,15 @@ impl Requester {
         self.handle_timeout(now, config, done)
     }
 
-    /// Remembers that the peer asks for a PSN that was never sent, if it has acknowledged nothing yet.
+    /// Remembers that the peer asks for a PSN that was never sent, if it has acknowledged nothing yet, or that it acknowledges
+    /// one.
     #[cold]
     fn note_expected(&mut self, packet: &Packet<'_>, config: &Config) {
         let syndrome = packet.extensions.aeth.map(|aeth| aeth.syndrome.kind());
+        let is_ahead = self.unacknowledged.near(packet.bth.psn) >= self.newest;
+        if matches!(syndrome, Some(SyndromeKind::Ack(_))) && is_ahead && self.has_unacknowledged() {
+            self.trouble = Some((self.unacknowledged, Trouble::Acknowledges(packet.bth.psn)));
+        }
         let asks = syndrome == Some(SyndromeKind::Nak(NakCode::PsnSequenceError));
         if asks && self.unacknowledged == Sequence::starting(config.send_psn) {
             self.trouble = Some((self.unacknowledged, Trouble::Expects(packet.bth.psn)));
@@ -517,6 +522,9 @@ impl Requester {
             Some((_, Trouble::PortUnreachable)) => Reason::PortUnreachable { psn },
             Some((_, Trouble::Ended)) => Reason::PeerEnded,
             Some((_, Trouble::Expects(expected))) => Reason::PeerExpects { expected, sent: psn },
+            Some((_, Trouble::Acknowledges(acknowledged))) => {
+                Reason::PeerCountsMore { acknowledged, sent: psn, mtu: config.mtu }
+            }
             None => Reason::NoResponse { attempts, psn, heard },
         }
     }

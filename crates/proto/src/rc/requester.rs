@@ -189,6 +189,8 @@ pub(super) enum Trouble {
     Ended,
     /// Its NAK asks for a PSN that was never sent.
     Expects(Psn),
+    /// Its ACK has a PSN that was never sent.
+    Acknowledges(Psn),
 }
 
 impl Requester {

@@ -171,6 +171,16 @@ pub enum Reason {
         /// The PSN that is sent.
         sent: Psn,
     },
+    /// No usable response after all retries: the peer acknowledged a PSN that was never sent. In shared memory it counts the
+    /// packets of a message by its own path MTU.
+    PeerCountsMore {
+        /// The PSN of its ACK.
+        acknowledged: Psn,
+        /// The PSN that is sent.
+        sent: Psn,
+        /// The path MTU of the QP.
+        mtu: u16,
+    },
     /// All retries ended with an ICMP "port unreachable".
     PortUnreachable {
         /// The PSN.
@@ -236,6 +246,7 @@ impl Reason {
             Self::PeerEnded => 65,
             Self::PeerSilent => 66,
             Self::BadResponse { .. } => 67,
+            Self::PeerCountsMore { .. } => 68,
             Self::CqOverrun { .. } => 80,
             Self::PortDown => 81,
             Self::DeviceFailed => 82,
@@ -402,6 +413,11 @@ impl fmt::Display for Reason {
                 f,
                 "the peer expects PSN {:#x}, this queue pair sends {:#x}: does sq_psn match the peer's rq_psn?",
                 expected.0, sent.0
+            ),
+            Self::PeerCountsMore { acknowledged, sent, mtu } => write!(
+                f,
+                "the peer acknowledged PSN {:#x}, which was never sent, instead of {:#x}: its path_mtu is smaller than {mtu}",
+                acknowledged.0, sent.0
             ),
             Self::PortUnreachable { psn } => write!(
                 f,

@@ -207,6 +207,17 @@ fn a_smaller_path_mtu_of_the_peer() {
     assert!(text.contains("payload of 1000 bytes over the path MTU of 256"), "{text}");
 }
 
+/// The peer executes the message, and counts more packets in it than were sent.
+#[test]
+fn a_smaller_path_mtu_of_the_peer_through_shared_memory() {
+    let [a, b] = apart(|set| set.path_mtu = PathMtu::from_bytes(256));
+    a.post(1, Operation::Write { remote: b.region.remote(0), immediate: None }, 0, 1000);
+    let done = failure(&a);
+    assert_eq!((done.status, name(&done)), (Status::RetryExceeded, "peer_counts_more"));
+    let text = report_of(&a);
+    assert!(text.contains("its path_mtu is smaller than 1024"), "{text}");
+}
+
 /// The peer expects a PSN behind those that are sent: it answers nothing.
 #[test]
 fn a_first_psn_that_is_too_low() {

@@ -164,3 +164,16 @@ fn arrive(pair: &mut Pair, bytes: &[u8]) {
     let packets = run_length(&packet, MTU);
     qp.handle_run(pair.now, &packet, packets, false, Some(receives), memory);
 }
+
+/// The receiver of a run counts its packets by its own path MTU.
+#[test]
+fn a_smaller_path_mtu_of_the_peer_is_named() {
+    let mut pair = Pair::new(1, Faults::default(), MTU);
+    (pair.takes_whole, pair.max_run) = (true, 8);
+    pair.hosts.iter_mut().for_each(|host| host.qp.set_lossless(true));
+    pair.hosts[1].qp.reconfigure(|config| config.mtu = MTU / 4);
+    pair.hosts[0].qp.post_send(super::helpers::write(1, MTU.into())).unwrap();
+    pair.run();
+    let failed = &pair.hosts[0].sent[0];
+    assert_eq!((failed.status, failed.vendor_error), (Status::RetryExceeded, 68));
+}
