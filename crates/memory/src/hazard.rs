@@ -10,10 +10,12 @@
 //! [`wait_for`] is called with locks held: that of the list of regions ([`crate::watch`]), and those that the program holds
 //! when it unmaps memory, such as the allocator's, because `free` calls `munmap`. A thread that waited for one of them during an
 //! access would never end the access. So an access copies, and does nothing else: it takes no lock and allocates nothing. In
-//! debug builds, [`assert_none`] checks this wherever the lock of the list is taken. Only regions that are accessed by pointer
+//! debug builds, [`assert_none`] checks this at every lock of this crate: that of the list, those of the slots and that of the free
+//! slots. Only regions that are accessed by pointer
 //! have hazards ([`crate::table`]); others are accessed by means that allocate.
 //!
-//! A record is used by one thread and for one access at a time: a nested access, in a signal handler, takes the locks.
+//! A record is used by one thread and for one access at a time. An access that is nested in another one, in a signal handler, takes the
+//! locks and so breaks the rule: verbs are not async-signal-safe (docs/porting.md).
 //! [`wait_for`] runs where nothing may be allocated, so it uses no thread-local variables either.
 
 use std::ptr::null_mut;

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use std::ops::Deref;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::hazard::{self, Hazard};
 use crate::keys::{FreeSlots, SLOT_BITS, Source, index_of, next_key, slot_of};
@@ -69,7 +69,13 @@ impl Slot {
         self.region.store(null_mut(), Ordering::Release);
     }
 
+    fn read(&self) -> RwLockReadGuard<'_, Entry> {
+        hazard::assert_none();
+        self.entry.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn write(&self) -> RwLockWriteGuard<'_, Entry> {
+        hazard::assert_none();
         self.entry.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -138,14 +144,13 @@ impl Table {
     /// Locks the entry of a key for reading. `None` if the key is invalid.
     #[inline]
     pub(crate) fn read(&self, key: u32) -> Option<RwLockReadGuard<'_, Entry>> {
-        let entry = self.slot(key)?.entry.read().unwrap_or_else(PoisonError::into_inner);
+        let entry = self.slot(key)?.read();
         (entry.key == key && key != 0).then_some(entry)
     }
 
     /// Whether the key was the last one of its slot, and is not valid any more.
     pub(crate) fn was_last(&self, key: u32) -> bool {
-        let entry = self.slot(key).map(|slot| slot.entry.read());
-        let entry = entry.map(|entry| entry.unwrap_or_else(PoisonError::into_inner));
+        let entry = self.slot(key).map(Slot::read);
         entry.is_some_and(|entry| entry.key == 0 && entry.last_key == Some(key))
     }
 
@@ -163,7 +168,7 @@ impl Table {
 
     /// Puts an object into a free slot, and returns its key; `None` if all slots are in use.
     pub(crate) fn insert(&self, object: Object) -> Option<u32> {
-        let (number, random) = self.free.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let (number, random) = self.free_slots().take()?;
         let chunk = self.chunks[number as usize >> CHUNK_BITS]
             .get_or_init(|| (0..1 << CHUNK_BITS).map(|_| Slot::default()).collect());
         let slot = &chunk[number as usize & ((1 << CHUNK_BITS) - 1)];
@@ -187,7 +192,7 @@ impl Table {
         let object = std::mem::take(&mut entry.object);
         drop(entry);
         object.wait_for_accesses();
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).put(number);
+        self.free_slots().put(number);
         object
     }
 
@@ -204,6 +209,11 @@ impl Table {
         drop(entry);
         object.wait_for_accesses();
         object
+    }
+
+    fn free_slots(&self) -> MutexGuard<'_, FreeSlots> {
+        hazard::assert_none();
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls `change` for each window, with one slot locked at a time.
