@@ -22,6 +22,8 @@ pub struct FastClock {
     valid: u64,
     /// Nanoseconds per tick, in units of 2^-32.
     scale: u64,
+    /// The last measured frequency, in the same unit: it is used if the next one confirms it.
+    measured: u64,
     /// The reading at which the current frequency measurement started.
     first: Option<Reading>,
     has_counter: bool,
@@ -50,7 +52,7 @@ impl FastClock {
     /// A clock that has not been read.
     pub fn new() -> Self {
         let (base, first, has_counter) = (Reading::default(), None, tsc::is_constant());
-        Self { base, valid: 0, scale: 0, first, has_counter }
+        Self { base, valid: 0, scale: 0, measured: 0, first, has_counter }
     }
 
     /// Nanoseconds of `CLOCK_MONOTONIC`. May be up to a microsecond less than an earlier reading.
@@ -59,38 +61,49 @@ impl FastClock {
         if !self.has_counter {
             return now();
         }
-        let passed = tsc::read().wrapping_sub(self.base.ticks);
-        if passed < self.valid {
-            // No overflow: this is at most a millisecond.
-            return self.base.time + ((passed * self.scale) >> 32);
+        match self.estimate(tsc::read()) {
+            Some(time) => time,
+            None => self.read(),
         }
-        self.read()
     }
 
-    /// Reads the kernel's clock, and measures the frequency of the TSC.
+    /// The time at a reading of the counter, if the last reading of the kernel's clock is still valid.
+    #[inline]
+    fn estimate(&self, ticks: u64) -> Option<u64> {
+        let passed = ticks.wrapping_sub(self.base.ticks);
+        // No overflow: this is at most a millisecond.
+        (passed < self.valid).then(|| self.base.time + ((passed * self.scale) >> 32))
+    }
+
+    /// Reads the kernel's clock and the TSC.
     #[cold]
     fn read(&mut self) -> u64 {
         let before = tsc::read();
         let time = now();
-        let after = tsc::read();
         self.valid = 0;
-        if after.wrapping_sub(before) > IMPRECISE {
-            return time;
+        if tsc::read().wrapping_sub(before) <= IMPRECISE {
+            self.take(Reading { time, ticks: before });
         }
-        self.base = Reading { time, ticks: before };
+        time
+    }
+
+    /// Starts from a new reading, and measures the frequency of the TSC.
+    fn take(&mut self, reading: Reading) {
+        let Reading { time, ticks: before } = reading;
+        self.base = reading;
         let first = *self.first.get_or_insert(self.base);
-        let (passed, ticks) = (time - first.time, before.wrapping_sub(first.ticks));
-        // The counter has gone backwards, or the thread did not read it for a long time: start over.
+        let (passed, ticks) = (time.wrapping_sub(first.time), before.wrapping_sub(first.ticks));
+        // A clock has gone backwards, or the thread did not read it for a long time: start over.
         if ticks == 0 || passed > 1 << 31 || ticks > 1 << 36 {
-            (self.first, self.scale) = (Some(self.base), 0);
+            (self.first, self.scale, self.measured) = (Some(self.base), 0, 0);
         } else if passed >= MEASURED {
             let scale = (passed << 32) / ticks;
             // Only one of the two clocks runs while the machine is suspended.
-            let is_plausible = self.scale == 0 || scale.abs_diff(self.scale) <= self.scale >> 6;
-            (self.first, self.scale) = (Some(self.base), if is_plausible { scale } else { 0 });
+            let is_plausible = scale.abs_diff(self.measured) <= self.measured >> 6;
+            (self.first, self.measured) = (Some(self.base), scale);
+            self.scale = if is_plausible { scale } else { 0 };
         }
         self.valid = (VALID << 32).checked_div(self.scale).unwrap_or(0);
-        time
     }
 }
 
@@ -154,6 +167,43 @@ mod tests {
         assert_eq!(clock.scale > 0, clock.has_counter);
     }
 
+    /// Of a simulated machine: suspended, which stops one of the clocks, moved to another, or with a counter that was reset, at any
+    /// moment. A reading is right again a millisecond after the jump.
+    #[test]
+    fn readings_are_right_after_either_clock_has_jumped() {
+        const SECOND: i64 = 1_000_000_000;
+        let jumps = [0, 1, SECOND, 3600 * SECOND, -SECOND, -3600 * SECOND];
+        for (time_jump, tick_jump) in
+            jumps.map(|time| jumps.map(|ticks| (time, 2 * ticks))).concat()
+        {
+            // Before, during and after the first measurements of the frequency.
+            for at in [0, 5, 105, 160, 1000] {
+                let mut clock = FastClock { has_counter: true, ..FastClock::new() };
+                let (mut time, mut ticks) = (36_000 * SECOND as u64, 0u64);
+                for step in 0..2000 {
+                    if step == at {
+                        time = time.wrapping_add_signed(time_jump);
+                        ticks = ticks.wrapping_add_signed(tick_jump);
+                    }
+                    let read = clock.estimate(ticks).unwrap_or_else(|| {
+                        clock.valid = 0;
+                        clock.take(Reading { time, ticks });
+                        time
+                    });
+                    let is_settled = step < at || step > at + 10;
+                    let error = read.abs_diff(time);
+                    assert!(
+                        !is_settled || error <= VALID >> 6,
+                        "{step} {at} {time_jump} {tick_jump} {error}"
+                    );
+                    // The counter has 2 GHz.
+                    (time, ticks) = (time + 100_000, ticks.wrapping_add(200_000));
+                }
+                assert!(clock.scale.abs_diff(1 << 31) < 100, "{}", clock.scale);
+            }
+        }
+    }
+
     #[test]
     fn a_counter_that_ran_while_the_clock_stood_still_is_measured_again() {
         let mut clock = FastClock::new();
@@ -169,14 +219,13 @@ mod tests {
         for reading in [Some(&mut clock.base), clock.first.as_mut()].into_iter().flatten() {
             reading.ticks = reading.ticks.wrapping_sub(second);
         }
-        for _ in 0..3 {
-            let measured = clock.first.map_or(0, |first| first.time) + 2 * MEASURED;
-            while now() < measured {
+        // The measurement that contains the jump is not used, and two others agree.
+        for is_measured in [false, true] {
+            while (clock.scale > 0) != is_measured {
                 clock.now();
             }
-            assert!(clock.scale == 0 || clock.scale.abs_diff(right) <= right >> 6);
         }
-        assert!(clock.scale > 0);
+        assert!(clock.scale.abs_diff(right) <= right >> 6);
     }
 
     #[test]
