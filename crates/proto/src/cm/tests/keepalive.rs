@@ -124,3 +124,26 @@ fn a_closed_port_answers_a_probe() {
     assert!(a.handle_unreachable(first, gid(11), &lap[..32]).is_err());
     assert_eq!((a.state(at_a), events(&mut a)), (State::Established, vec![]));
 }
+
+/// Forward as after the process was stopped or its machine was moved, also while a probe waits; and back, which CLOCK_MONOTONIC
+/// does not do.
+#[test]
+fn a_clock_that_jumps_ends_no_connection() {
+    const DAY: u64 = 24 * 3_600_000;
+    let Pair { mut a, mut b, at_a, at_b } = established_with_keepalive();
+    let mut now = DAY;
+    for jump in [DAY as i64, 1_000, -(DAY as i64), -30_000, DAY as i64, -1] {
+        run(&mut a, &mut b, at(now), at(now + 40_000));
+        // A probe waits at the jump: its first message is lost.
+        now += 40_000;
+        while transmits(&mut a).is_empty() {
+            now = now.max(a.poll_timeout().unwrap().as_nanos() / 1_000_000 + 1);
+            a.handle_timeout(at(now));
+        }
+        now = now.checked_add_signed(jump).unwrap();
+        run(&mut a, &mut b, at(now), at(now + 40_000));
+        assert_eq!((a.state(at_a), b.state(at_b)), (State::Established, State::Established));
+        assert_eq!((events(&mut a), events(&mut b)), (vec![], vec![]), "{jump}");
+        now += 40_000;
+    }
+}

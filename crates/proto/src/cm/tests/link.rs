@@ -166,6 +166,15 @@ impl Link {
         }
     }
 
+    /// Sets the clock of both hosts. Messages in flight take as long as before.
+    pub(super) fn set_clock(&mut self, now: Instant) {
+        let flights = std::mem::take(&mut self.flights).into_iter();
+        let moved = flights
+            .map(|((arrival, number), message)| ((now + arrival.since(self.now), number), message));
+        self.flights = moved.collect();
+        self.now = now;
+    }
+
     /// Runs until no message is in flight and no timer runs, or until `end`.
     pub(super) fn run_until(&mut self, end: Instant) {
         loop {

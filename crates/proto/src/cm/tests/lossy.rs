@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::super::{ConnectParameters, ConnectionId, DreqData, Event, Phase, State, private_data};
 use super::connect_parameters;
 use super::link::{Host, Link};
+use crate::time::Instant;
 use ferroce_wire::number::{Psn, Qpn};
 
 /// Parameters that differ from seed to seed in every field that the peer must receive.
@@ -276,4 +277,33 @@ fn the_same_seed_reproduces_the_run() {
     };
     assert_eq!(trace(3), trace(3));
     assert_ne!(trace(3), trace(4));
+}
+
+/// Forward by hours, as after the process was stopped, and back.
+#[test]
+fn a_clock_that_jumps_leaves_no_state_behind() {
+    const HOUR: u64 = 3_600_000_000_000;
+    for seed in 0..300 {
+        let mut link = broken_link(seed);
+        let parameters = seeded_parameters(&mut link);
+        let id = link.hosts[0].manager.connect(link.now, &parameters).unwrap();
+        for _ in 0..20 {
+            let end = link.now + Duration::from_millis(link.prng.below(5_000));
+            link.run_until(end);
+            let (by, now) = (link.prng.below(3 * HOUR), link.now.as_nanos());
+            let forward = link.prng.chance(50);
+            let to = if forward { now + by } else { now.saturating_sub(by) };
+            link.set_clock(Instant::from_nanos(to));
+        }
+        // The first time, the handshake may not have ended.
+        for _ in 0..2 {
+            let now = link.now;
+            let _ = link.active().disconnect(now, id, DreqData::default());
+            if let Some(requested) = link.requested() {
+                let _ = link.passive().disconnect(now, requested, DreqData::default());
+            }
+            link.run();
+        }
+        link.assert_empty();
+    }
 }

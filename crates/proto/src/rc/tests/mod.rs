@@ -1,4 +1,5 @@
 mod budget;
+mod clock;
 mod congestion;
 mod counters;
 mod credits;

@@ -219,6 +219,16 @@ impl Pair {
         panic!("the connection never comes to rest");
     }
 
+    /// Sets the clock of both hosts. Packets in flight take as long as before.
+    pub(super) fn set_clock(&mut self, now: Instant) {
+        let flying = std::mem::take(&mut self.flying).into_iter();
+        let moved = flying.map(|Reverse((arrival, number, to, bytes))| {
+            Reverse((now + arrival.since(self.now), number, to, bytes))
+        });
+        self.flying = moved.collect();
+        self.now = now;
+    }
+
     fn next_arrival(&self) -> Option<Instant> {
         self.flying.peek().map(|Reverse((time, ..))| *time)
     }
