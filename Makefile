@@ -11,7 +11,7 @@ CARGO_HOME ?= $(HOME)/.cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup test test-all lint docs msrv miri asan bench microbench instructions coverage interop fuzz soak stress install uninstall static deb clean
+.PHONY: help build setup test test-all lint docs msrv miri asan bench microbench instructions coverage interop peers fuzz soak stress install uninstall static deb clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -64,6 +64,9 @@ coverage: ## line coverage of the protocol core
 
 interop: ## tests against the kernel's rdma_rxe, in virtual machines
 	FERROCE_REQUIRE_ALL=1 cargo nextest run --locked --profile all -p ferroce-tests --test interop_rxe
+
+peers: ## test suites of UCX and libfabric over Ferroce, against tests/peers (UCX_GTEST=program FABTESTS=directory)
+	@scripts/peers
 
 fuzz: ## fuzz each parser for longer (FUZZ_SECONDS=300)
 	@scripts/fuzz $(or $(FUZZ_SECONDS),300)
