@@ -1,8 +1,31 @@
-//! The output of perftest's programs (`ib_write_bw` and others).
+//! The output of perftest's programs (`ib_write_bw` and others), and their files.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
 use std::time::Instant;
 
+use ferroce_test_support::namespace;
+
 use crate::running::Running;
+
+/// The files whose XRC domains they open. The names are fixed.
+const XRC_DOMAINS: [&str; 3] =
+    ["/tmp/xrc_domain", "/tmp/xrc_domain_server", "/tmp/xrc_domain_client"];
+
+/// Puts own files in the place of those that another user's perftest has left, in this test's mount namespace: it cannot
+/// open them.
+fn own_xrc_domains() {
+    let owner = |path: &str| fs::metadata(path).map(|found| found.uid()).ok();
+    let foreign = |path: &&&str| owner(path).is_some_and(|uid| Some(uid) != owner("/proc/self"));
+    for path in XRC_DOMAINS.iter().filter(foreign).filter(|_| namespace::is_own()) {
+        let own = std::env::temp_dir().join(format!("ferroce-xrc-{}", std::process::id()));
+        fs::write(&own, "").expect("a file");
+        let mounted = Command::new("mount").arg("--bind").arg(&own).arg(path).status();
+        assert!(mounted.is_ok_and(|status| status.success()), "cannot mount on {path}");
+        fs::remove_file(&own).expect("it is there");
+    }
+}
 
 /// Printed by a program that failed to calibrate its clock: it fits a straight line through a few readings of two
 /// clocks, which fails on a busy machine, and then prints 0.00 for every rate (`get_clock.c`).
@@ -36,6 +59,7 @@ pub fn both_ends(server: Running, client: Running, until: Instant) -> [String; 2
 
 /// Runs both sides until their clocks are calibrated. Nothing else is repeated: `run` panics on any other failure.
 pub fn calibrated<T>(mut run: impl FnMut() -> T, said: impl Fn(&T) -> String) -> T {
+    own_xrc_domains();
     for _ in 0..MAX_RUNS {
         let result = run();
         if !is_uncalibrated(&said(&result)) {

@@ -200,7 +200,9 @@ impl Nginx {
 #[test]
 fn nginx_and_ab() {
     let _turn = turn();
-    let Some((nginx, mut server)) = Nginx::new("nginx", "master_process off;") else { return };
+    // Otherwise it gives its folders to the user `nobody`, whom the user namespace of an ordinary user's test does not have.
+    let options = "master_process off; user root;";
+    let Some((nginx, mut server)) = Nginx::new("nginx", options) else { return };
     let written = fetch(&nginx.folder, &nginx.url(), &nginx.data, true);
     assert!(written > LENGTH / 2, "{written} bytes by RDMA");
     nginx.benchmark("-n 20 -c 4");
