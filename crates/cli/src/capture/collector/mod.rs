@@ -33,8 +33,9 @@ pub(crate) use chunk::{Captured, Chunk};
 use process::{Notice, Process};
 use wire::Wire;
 
-/// The longest time that a packet waits for an older one of a process that is in the middle of a record.
-const MAX_DELAY: u64 = 100_000_000;
+/// The longest time that a packet waits for an older one of a process that is in the middle of a record. On a busy machine,
+/// such a process may wait for a processor for more than 100 ms.
+const MAX_DELAY: u64 = 1_000_000_000;
 
 /// A packet this far in the future is taken at once: the clock of the host was set back.
 const CLOCK_STEP: u64 = 1_000_000_000;
