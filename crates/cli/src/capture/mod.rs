@@ -68,6 +68,8 @@ struct Capture<'a> {
     collector: Collector,
     files: Files,
     summary: Summary,
+    /// The longest time that taking and writing packets took at once.
+    longest_pass: Duration,
 }
 
 impl<'a> Capture<'a> {
@@ -91,7 +93,18 @@ impl<'a> Capture<'a> {
         let collector = Collector::open(parameters, &args.interface)?;
         let summary = Summary::new(args.quiet);
         let any_queue_pair = Filter { queue_pairs: Vec::new(), ..filter.clone() };
-        Ok(Self { args, screen, signals, filter, any_queue_pair, collector, files, summary })
+        let longest_pass = Duration::ZERO;
+        Ok(Self {
+            args,
+            screen,
+            signals,
+            filter,
+            any_queue_pair,
+            collector,
+            files,
+            summary,
+            longest_pass,
+        })
     }
 
     fn run(mut self) -> ExitStatus {
@@ -129,11 +142,13 @@ impl<'a> Capture<'a> {
         let deadline = duration.map(|duration| started + duration);
         let mut next_check = started;
         loop {
+            let before = Instant::now();
             let more = match self.step(chunk) {
                 Ok(_) => chunk.is_large(),
                 Err(end) => return end,
             };
             let now = Instant::now();
+            self.longest_pass = self.longest_pass.max(now - before);
             if self.is_enough() || deadline.is_some_and(|deadline| now >= deadline) {
                 return End::Asked;
             }
@@ -241,6 +256,12 @@ impl<'a> Capture<'a> {
     fn report(&self, end: &End) -> ExitStatus {
         let dropped = self.collector.dropped();
         self.summary.finish(&self.collector, &self.files, self.args, self.screen);
+        if let Some(asked) = self.args.duration {
+            let asked = Duration::from_nanos(asked.nanoseconds);
+            if let Some(late) = summary::late(asked, self.summary.elapsed(), self.longest_pass) {
+                self.screen.complain(late);
+            }
+        }
         match end {
             End::Failed(message) => {
                 self.screen.complain(format_args!(

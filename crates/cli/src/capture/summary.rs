@@ -63,6 +63,11 @@ impl Summary {
         }
     }
 
+    /// The time since the start.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     /// Says once that the processes found at the start are captured.
     pub(super) fn announce(&mut self, collector: &Collector, files: &Files, screen: &Screen) {
         if self.announced || !collector.is_ready() {
@@ -145,7 +150,7 @@ impl Summary {
         args: &CaptureCommandArgs,
         screen: &Screen,
     ) {
-        let elapsed = self.started.elapsed();
+        let elapsed = self.elapsed();
         let dropped = collector.dropped();
         if args.json {
             let interfaces = collector.interfaces().iter().map(|interface| OutcomeInterface {
@@ -199,4 +204,33 @@ pub(super) fn losses(dropped: u64, written: u64) -> String {
         units::count(dropped),
         units::count(dropped + written),
     )
+}
+
+/// A capture may end this much later than asked before it says so.
+const PUNCTUAL: Duration = Duration::from_secs(1);
+
+/// The message of a capture that took longer than asked. `longest` is its longest pass.
+pub(super) fn late(asked: Duration, took: Duration, longest: Duration) -> Option<String> {
+    let late = took.checked_sub(asked).filter(|late| *late > PUNCTUAL)?;
+    let shown = |time: Duration| units::duration(time.as_nanos() as u64);
+    Some(format!(
+        "the capture took {} longer than asked, and {} to take and write packets once: the machine is busy, or the output \
+         takes them slowly",
+        shown(late),
+        shown(longest)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_that_took_too_long_says_so() {
+        let seconds = Duration::from_secs_f64;
+        assert_eq!(late(seconds(5.0), seconds(5.9), seconds(0.1)), None);
+        assert_eq!(late(seconds(5.0), seconds(4.0), seconds(0.1)), None);
+        let text = late(seconds(5.0), seconds(21.4), seconds(16.0)).unwrap();
+        assert!(text.contains("16.4 s longer") && text.contains("16.0 s to take"), "{text}");
+    }
 }

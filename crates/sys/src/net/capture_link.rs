@@ -221,7 +221,8 @@ impl Connection {
             match recv(&self.fd, &mut buffer[..], RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok((_, length)) => return Ok(Some(length.min(MAX_MESSAGE))),
-                Err(Errno::INTR) => {}
+                // The other end is gone and has left messages unread: said once, before the messages that it has sent.
+                Err(Errno::INTR | Errno::CONNRESET) => {}
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
@@ -306,5 +307,32 @@ mod tests {
         assert!(process.wait_for_end(Duration::from_secs(60)));
         assert!(process.receive(&mut message).is_err() && process.send(b"x").is_err());
         assert!(!collectors().unwrap().iter().any(|found| found.parameters == parameters));
+    }
+
+    /// A busy collector tells a process to begin, and next looks at it when it has ended without reading that.
+    #[test]
+    fn what_a_process_said_before_it_ended_is_heard() {
+        let parameters = Parameters { snap_len: 2000 + std::process::id(), ..PARAMETERS };
+        let listener = CaptureListener::bind(parameters).unwrap();
+        let name = collectors().unwrap().into_iter().find(|one| one.parameters == parameters);
+        for reads_the_ring_first in [true, false] {
+            let (process, mut producer) = Connection::open(name.as_ref().unwrap()).unwrap();
+            let collector = listener.accept().pop().unwrap();
+            let before = reads_the_ring_first.then(|| collector.take_ring().unwrap());
+            assert!(collector.send(b"begin").unwrap());
+            assert!(process.send(b"interface").unwrap() && process.send(b"source").unwrap());
+            producer.room(3).unwrap().unwrap().copy_from_slice(b"abc");
+            producer.commit(3);
+            let _ = producer.publish();
+            process.close();
+            drop((process, producer));
+            let ring = before.unwrap_or_else(|| collector.take_ring().unwrap());
+            let mut message = [0; MAX_MESSAGE];
+            assert_eq!(collector.receive(&mut message).unwrap(), Some(9));
+            assert_eq!(collector.receive(&mut message).unwrap(), Some(6));
+            let end = collector.receive(&mut message).unwrap_err();
+            assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof);
+            assert_eq!(ring.take(&mut message), Ok(Some(3)));
+        }
     }
 }

@@ -367,7 +367,12 @@ pub(super) fn take_offer(connection: &DeviceFd, offer: &[u8], max: usize) -> Opt
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let mut pieces = [IoSliceMut::new(&mut bytes)];
-    let received = recvmsg(connection, &mut pieces, &mut control, flags).ok()?.bytes;
+    let received = match recvmsg(connection, &mut pieces, &mut control, flags) {
+        // The other end is gone and has left a message unread: said once, before the messages that it has sent.
+        Err(Errno::CONNRESET) => recvmsg(connection, &mut pieces, &mut control, flags),
+        received => received,
+    };
+    let received = received.ok()?.bytes;
     let mut files: Vec<OwnedFd> = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(passed) = message {

@@ -265,6 +265,8 @@ impl Collector {
                 if !repeated {
                     chunk.push(header, interface, true, RecordHeader::LENGTH, length);
                 }
+            } else {
+                process.undescribed += 1;
             }
             if taken % RELEASE_INTERVAL == 0 {
                 process.release();

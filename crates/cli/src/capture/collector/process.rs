@@ -33,6 +33,8 @@ pub(super) struct Process {
     watermark: u64,
     /// Dropped packets that were found on records.
     pub(super) dropped_before_records: u64,
+    /// Packets of devices that it has not described, which no file can hold.
+    pub(super) undescribed: u64,
 }
 
 /// What a process has said.
@@ -59,6 +61,7 @@ impl Process {
             head: None,
             watermark: 0,
             dropped_before_records: 0,
+            undescribed: 0,
         }
     }
 
@@ -157,9 +160,9 @@ impl Process {
         self.broken || self.gone || self.ring.sleep()
     }
 
-    /// How many packets it has dropped.
+    /// How many of its packets are missing.
     pub(super) fn dropped(&self) -> u64 {
-        self.ring.dropped()
+        self.ring.dropped() + self.undescribed
     }
 
     /// Whether it has ended and all its packets were taken.
