@@ -6,12 +6,14 @@
 //! | `args` | the arguments of `ferroce capture` |
 //! | `collector` | takes the packets of processes and interfaces, in the order of time; for other commands as well |
 //! | `output` | files and rotation |
+//! | `pipe` | output to a pipe |
 //! | `summary` | the live line and the result |
 
 mod args;
 pub(crate) mod collector;
 mod option;
 mod output;
+mod pipe;
 mod summary;
 
 use std::io;
@@ -89,7 +91,7 @@ impl<'a> Capture<'a> {
             time: args.rotate_time.map(|time| Duration::from_nanos(time.nanoseconds)),
             files: args.files,
         };
-        let files = Files::create(&args.write, rotation, args.snaplen)?;
+        let files = Files::create(&args.write, rotation, args.snaplen, &signals)?;
         let collector = Collector::open(parameters, &args.interface)?;
         let summary = Summary::new(args.quiet);
         let any_queue_pair = Filter { queue_pairs: Vec::new(), ..filter.clone() };
@@ -111,6 +113,7 @@ impl<'a> Capture<'a> {
         let mut chunk = Chunk::default();
         let mut end = self.collect(&mut chunk);
         self.summary.erase();
+        self.files.end_at(Instant::now());
         self.collector.stop();
         // What the processes have recorded so far.
         while matches!(end, End::Asked) && !self.is_enough() {
@@ -140,6 +143,9 @@ impl<'a> Capture<'a> {
         let started = Instant::now();
         let duration = self.args.duration.map(|time| Duration::from_nanos(time.nanoseconds));
         let deadline = duration.map(|duration| started + duration);
+        if let Some(deadline) = deadline {
+            self.files.end_at(deadline);
+        }
         let mut next_check = started;
         loop {
             let before = Instant::now();

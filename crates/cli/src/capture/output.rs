@@ -2,19 +2,20 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ferroce::live::Comments;
-use ferroce_sys::file_lock;
+use ferroce_sys::{clock, file_lock};
 use ferroce_trace::file::{
     Batch, Direction, LinkType, Packet, PcapngWriter, Timestamp, WriteError,
 };
 
 use super::collector::{Captured, InterfaceInfo, real_time};
+use super::pipe::Pipe;
 
 /// The maximum number of packets per write call: each has two slices, and the system takes 1024.
 const MAX_PACKETS_PER_WRITE: usize = 500;
@@ -43,6 +44,10 @@ struct Counted {
     file: File,
     /// It was created here, so its end can be cut off.
     is_own: bool,
+    /// If its reader may stop reading.
+    pipe: Option<Pipe>,
+    /// Nothing more is written, after an error.
+    ended: bool,
     written: u64,
 }
 
@@ -52,7 +57,13 @@ impl Write for Counted {
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let count = self.file.write_vectored(slices)?;
+        if self.ended {
+            return Err(io::Error::other("the capture has ended"));
+        }
+        let count = match &mut self.pipe {
+            Some(pipe) => pipe.write(&mut self.file, slices)?,
+            None => self.file.write_vectored(slices)?,
+        };
         self.written += count as u64;
         Ok(count)
     }
@@ -91,14 +102,26 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn create(path: &Path, rotation: Rotation, snap_len: u32) -> Result<Self, String> {
+    /// `signals` is readable when the capture is to end.
+    pub(crate) fn create(
+        path: &Path,
+        rotation: Rotation,
+        snap_len: u32,
+        signals: &impl AsFd,
+    ) -> Result<Self, String> {
         let name = numbered(path, &rotation, 1);
+        let mut writer = start(&name).map_err(|error| failure(&name, &error))?;
+        let output = writer.get_mut();
+        if output.file.metadata().is_ok_and(|data| data.file_type().is_fifo()) {
+            let pipe = Pipe::new(signals).map_err(|error| failure(&name, &error.into()))?;
+            output.pipe = Some(pipe);
+        }
         Ok(Self {
-            writer: start(&name).map_err(|error| failure(&name, &error))?,
+            good: writer.get_ref().written,
+            writer,
             path: path.to_owned(),
             rotation,
             snap_len,
-            good: 0,
             opened: Instant::now(),
             number: 1,
             kept: VecDeque::from([name]),
@@ -119,6 +142,14 @@ impl Files {
         self.number
     }
 
+    /// A pipe whose reader takes nothing is given up after this time.
+    pub(crate) fn end_at(&mut self, deadline: Instant) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if let Some(pipe) = &mut self.writer.get_mut().pipe {
+            pipe.end_at(clock::now() + left.as_nanos() as u64);
+        }
+    }
+
     /// Notes packets that were lost before one that is not written.
     pub(crate) fn skip(&mut self, packet: &Captured<'_>) {
         if let Some(tally) = self.tallies.get_mut(packet.interface) {
@@ -132,6 +163,7 @@ impl Files {
             describe(&mut self.writer, interface, self.snap_len)?;
             self.tallies.push(Tally::default());
         }
+        self.good = self.writer.get_ref().written;
         Ok(())
     }
 
@@ -139,6 +171,7 @@ impl Files {
     pub(crate) fn write(&mut self, packets: &[Captured<'_>]) -> Result<(), WriteError> {
         for packets in packets.chunks(MAX_PACKETS_PER_WRITE) {
             let mut batch = Batch::default();
+            let (before, mut count, mut bytes) = (self.tallies.clone(), 0, 0);
             for packet in packets {
                 let header = &packet.header;
                 let Some(tally) = self.tallies.get_mut(packet.interface) else { continue };
@@ -160,10 +193,13 @@ impl Files {
                 }
                 batch.add(&record, body)?;
                 tally.packets += 1;
-                self.packets += 1;
-                self.bytes += u64::from(header.original);
+                count += 1;
+                bytes += u64::from(header.original);
             }
-            self.writer.write_batch(batch)?;
+            // After an error, `repair` removes the packets of this batch.
+            self.writer.write_batch(batch).inspect_err(|_| self.tallies = before)?;
+            self.packets += count;
+            self.bytes += bytes;
             self.good = self.writer.get_ref().written;
         }
         Ok(())
@@ -183,7 +219,6 @@ impl Files {
         self.writer = start(&name).map_err(|error| failure(&name, &error))?;
         self.kept.push_back(name);
         self.opened = Instant::now();
-        self.good = 0;
         for (tally, interface) in self.tallies.iter_mut().zip(interfaces) {
             *tally = Tally {
                 dropped_before: interface.dropped,
@@ -193,6 +228,7 @@ impl Files {
             describe(&mut self.writer, interface, self.snap_len)
                 .map_err(|error| failure(&self.path, &error))?;
         }
+        self.good = self.writer.get_ref().written;
         while self.rotation.files.is_some_and(|files| self.kept.len() > files as usize) {
             if let Some(oldest) = self.kept.pop_front() {
                 let _ = fs::remove_file(oldest);
@@ -216,9 +252,15 @@ impl Files {
 
     /// After a write error: removes the incomplete block at the end, so that the file stays valid.
     pub(crate) fn repair(&mut self) {
-        let output = self.writer.get_ref();
-        if output.is_own {
-            let _ = output.file.set_len(self.good);
+        let rest = self.writer.is_buffering();
+        let output = self.writer.get_mut();
+        // The rest of an incomplete block must not follow.
+        output.ended = rest;
+        if output.is_own
+            && output.file.set_len(self.good).is_ok()
+            && output.file.seek(SeekFrom::Start(self.good)).is_ok()
+        {
+            output.written = self.good;
         }
     }
 
@@ -229,13 +271,17 @@ impl Files {
 }
 
 fn failure(path: &Path, error: &WriteError) -> String {
-    format!("{}: cannot write the capture: {error}", path.display())
+    let why = match error {
+        WriteError::Io(cause) => cause.to_string(),
+        other => other.to_string(),
+    };
+    format!("{}: cannot write the capture: {why}", path.display())
 }
 
 fn start(path: &Path) -> Result<PcapngWriter<Counted>, WriteError> {
     let output = if path.as_os_str() == "-" {
         let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-        Counted { file, is_own: false, written: 0 }
+        Counted { file, is_own: false, pipe: None, ended: false, written: 0 }
     } else {
         let mut options = OpenOptions::new();
         // Only for its owner: captures contain payload and keys.
@@ -247,7 +293,7 @@ fn start(path: &Path) -> Result<PcapngWriter<Counted>, WriteError> {
             }
             file.set_len(0)?;
         }
-        Counted { file, is_own, written: 0 }
+        Counted { file, is_own, pipe: None, ended: false, written: 0 }
     };
     let mut writer = PcapngWriter::new(output)?;
     writer.flush()?;

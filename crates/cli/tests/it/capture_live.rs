@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use ferroce_test_support::skip;
@@ -369,9 +370,106 @@ fn foreign_packets_on_an_interface_are_captured() {
     assert!(missing.contains("no such interface"), "{missing}");
 }
 
+/// A file system of this size. Only this test sees it.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// `None`, after a skip, if that is not possible.
+    fn mount(path: PathBuf, size: &str) -> Option<Self> {
+        if !ferroce_test_support::namespace::is_own() {
+            skip("no mount namespace of its own");
+            return None;
+        }
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", &format!("size={size},mode=1777"), "none"]).arg(&path);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        Some(Self(path))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// The capture ends with an error and a valid file that has as many packets as the error says; the program goes on.
 #[test]
-fn a_full_disk_is_reported() {
+fn a_full_disk_ends_the_capture_and_nothing_else() {
     let scratch = Scratch::new("live-full");
     let full = failure(&scratch.ferroce(&["capture", "-w", "/dev/full"]));
     assert!(full.contains("/dev/full: cannot write the capture"), "{full}");
+    std::fs::create_dir(scratch.path("disk")).unwrap();
+    let Some(_disk) = Disk::mount(scratch.path("disk"), "2m") else { return };
+    let server = server("memory");
+    let mut capture = Capture::start(&scratch, &["-w", "disk/all.pcapng"]);
+    let bulk = ["bulk", "--size", "4M", "--json"];
+    let json = success(&client(&scratch, &server, "memory", &bulk));
+    assert!(json.contains("\"verified_bytes\": 4194304"), "{json}");
+    let mut said = String::new();
+    capture.errors.read_to_string(&mut said).unwrap();
+    assert_eq!(capture.child.wait().unwrap().code(), Some(1), "{said}");
+    let report = scratch.report("disk/all.pcapng");
+    assert!(report.packets > 10 && report.problems.is_empty(), "{:?}", report.problems);
+    let wanted = [
+        "disk/all.pcapng: cannot write the capture: No space left on device".to_owned(),
+        format!("the capture ends after {} packets", report.packets),
+    ];
+    assert!(wanted.iter().all(|wanted| said.contains(wanted)), "{wanted:?}\n{said}");
+    // A process that writes its own packets: all are in the file or counted.
+    std::fs::remove_file(scratch.path("disk/all.pcapng")).unwrap();
+    let own = ["bulk", "--size", "4M", "--capture", "disk/own.pcapng"];
+    let said = success(&client(&scratch, &server, "memory", &own));
+    let report = scratch.report("disk/own.pcapng");
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    let wanted = format!("the capture ends after {} packets", report.packets);
+    assert!(said.contains(&wanted) && said.contains("No space left on device"), "{said}");
+}
+
+/// Rings are no files of it.
+#[test]
+fn a_full_dev_shm_is_no_obstacle() {
+    let scratch = Scratch::new("live-shm");
+    let Some(disk) = Disk::mount("/dev/shm".into(), "4k") else { return };
+    std::fs::write(disk.0.join("all"), [0; 4096]).unwrap();
+    assert!(std::fs::write(disk.0.join("more"), [0; 1]).is_err());
+    let server = server("memory");
+    let capture = Capture::start(&scratch, &["-w", "all.pcapng"]);
+    success(&client(&scratch, &server, "memory", &["imm"]));
+    let said = capture.interrupt();
+    assert!(said.contains("of 2 processes") && said.contains("none lost"), "{said}");
+    check_clean(&scratch.report("all.pcapng"));
+}
+
+/// The collector waits for a reader that takes nothing, and the programs wait for it, until it is asked to end, or by itself
+/// at the end of its time.
+#[test]
+fn a_reader_that_takes_nothing_does_not_keep_the_capture() {
+    let scratch = Scratch::new("live-stuck");
+    let server = server("memory");
+    for (arguments, is_signalled) in [(&["--duration", "1s"][..], false), (&[], true)] {
+        let arguments = [&["-w", "-", "--buffer", "64K"], arguments].concat();
+        let mut capture = Capture::start(&scratch, &arguments);
+        let json = success(&{
+            let mut command = scratch.command(FERROCE, &["client", &server.address, "bulk"]);
+            command.args(["--size", "4M", "--json"]).stdout(Stdio::piped());
+            let running = command.stderr(Stdio::piped()).spawn().unwrap();
+            if is_signalled {
+                // It writes packets, more than a pipe takes.
+                capture.child.stdout.as_mut().unwrap().read_exact(&mut [0; 4096]).unwrap();
+                capture.signal("-INT");
+            }
+            running.wait_with_output().unwrap()
+        });
+        assert!(json.contains("\"verified_bytes\": 4194304"), "{json}");
+        let mut said = String::new();
+        capture.errors.read_to_string(&mut said).unwrap();
+        let status = capture.child.wait().unwrap().code();
+        // The signal may come while the pipe has room for the rest.
+        if !is_signalled {
+            assert_eq!(status, Some(1), "{said}");
+            assert!(said.contains("the reader of the pipe reads nothing"), "{said}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The writer thread of a capture: builds frames and writes them.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -122,11 +122,25 @@ impl Writer {
         Ok(())
     }
 
+    /// Writes a chunk. After an error, nothing of it is in the file, which is valid.
     pub(super) fn write(
         &mut self,
         interfaces: &[Interface],
         chunk: &Chunk,
     ) -> Result<(), WriteError> {
+        let (end, packets) = (self.file.get_mut().stream_position(), self.packets.clone());
+        let written = self.write_all(interfaces, chunk);
+        // The rest of an interface's description would be written later, where the file ends now.
+        if let (Err(_), Ok(end), false) = (&written, end, self.file.is_buffering()) {
+            let file = self.file.get_mut();
+            // A pipe has no end to cut off.
+            let _ = file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end)));
+            self.packets = packets;
+        }
+        written
+    }
+
+    fn write_all(&mut self, interfaces: &[Interface], chunk: &Chunk) -> Result<(), WriteError> {
         for interface in interfaces {
             self.add(interface)?;
         }

@@ -139,6 +139,16 @@ impl<W: Write> PcapngWriter<W> {
         self.output.get_ref()
     }
 
+    /// The output. What is written to it does not go through the buffer.
+    pub fn get_mut(&mut self) -> &mut W {
+        self.output.get_mut()
+    }
+
+    /// Whether blocks, or the rest of one after a failure, wait to be written.
+    pub fn is_buffering(&self) -> bool {
+        !self.output.buffer().is_empty()
+    }
+
     /// Flushes all packets to the output, for readers of the growing file.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         Ok(self.output.flush()?)
