@@ -208,8 +208,9 @@ impl Driver {
 
     /// Updates the flow control of a QP, and queues the QPs that wait for the credit it returned.
     pub(super) fn update(&mut self, core: &Arc<Core>, inner: &mut Inner, lost: Loss) {
-        // Packets in a ring take no space in a socket buffer.
-        if inner.ring.is_some() {
+        // Packets in a ring take no space in a socket buffer. Nobody would return what is charged to a QP after it has left the
+        // pools: until the call that destroys it returns, packets still find it by its number.
+        if inner.ring.is_some() || inner.destroyed {
             return;
         }
         let Self { flow, schedule, .. } = self;

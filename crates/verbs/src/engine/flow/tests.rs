@@ -6,8 +6,9 @@ use std::net::Ipv4Addr;
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::support::{Side, open_alone, side};
-use crate::{Local, Options, ServiceType};
+use crate::engine::adapter::now;
+use crate::engine::support::{Side, connect, gid_index, open_alone, side};
+use crate::{Local, Operation, Options, ServiceType};
 
 /// So few packets of the largest size fit into a pool: QPs wait for each other all the time.
 const SHARE: usize = 4 * PACKET;
@@ -318,4 +319,27 @@ fn an_idle_pool_takes_a_request_larger_than_itself() {
     assert_eq!(pool.free(), 2 * PACKET - 1);
     pool.charge(1, 5 * PACKET);
     assert_eq!(pool.free(), 0);
+}
+
+/// Until the call that destroys it returns, its number is in the tables, and passes of other threads find it.
+#[test]
+fn a_late_packet_for_a_destroyed_queue_pair_takes_no_credit() {
+    let context = open_alone(&Options::default().with_local(Local::Sockets));
+    let [one, other] = [(); 2].map(|()| side(&context, ServiceType::ReliableConnection, 64));
+    connect(&one, &other, gid_index(&context, false).unwrap(), 1024);
+    let adapter = context.adapter();
+    let mut driver = loop {
+        match adapter.driver.try_own() {
+            Some(guard) => break guard,
+            None => std::thread::yield_now(),
+        }
+    };
+    one.post(0, Operation::Read { remote: other.region.remote(0) }, 0, 64);
+    driver.transmit_all(adapter, now(), usize::MAX);
+    assert!(driver.flow.pools[OWN.0].used > 0, "{:?}", driver.flow);
+    let core = adapter.tables.queue_pair(one.queue_pair.number()).unwrap();
+    driver.forget(adapter, &core);
+    driver.received(adapter, &core, &mut core.inner.lock(), now());
+    assert!(driver.flow.pools.iter().all(|pool| pool.used == 0), "{:?}", driver.flow);
+    let _ = driver.give_up();
 }
