@@ -99,6 +99,7 @@ static void post_receives(struct half *h)
         struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
         if (takes_receive(h->life->operations[i].kind))
             MUST(h, !(h->srq ? ibv_post_srq_recv(h->srq, &wr, &bad) : ibv_post_recv(h->qp, &wr, &bad)));
+        h->posted++;
     }
 }
 
@@ -145,6 +146,7 @@ static int post(struct half *h, int i)
 static bool take(struct half *h, struct ibv_wc *wc, bool may_be_lost)
 {
     double until = now() + 0.05;
+    h->waits = "a completion";
     for (long look = 0; !may_be_lost || look < 100 || now() < until; look++) {
         int found = ibv_poll_cq(h->cq, 1, wc);
         MUST(h, found >= 0);
@@ -198,36 +200,36 @@ static void send_all(struct half *h)
     struct life *life = h->life;
     uint64_t r = ~life->seed, sum = 0, swapped = 0;
     /* In a round that ends abruptly, nothing is certain to complete if the receiver ends first. */
-    int posted = 0, done = 0, stop = !is_abrupt(h) ? life->count : life->sender_first ? life->count / 2 : 0;
+    int stop = !is_abrupt(h) ? life->count : life->sender_first ? life->count / 2 : 0;
     struct ibv_wc wc;
-    while (stop == 0 && posted < life->count && posted < life->depth) {
-        MUST(h, !post(h, posted));
-        posted++;
+    while (stop == 0 && h->posted < life->count && h->posted < life->depth) {
+        MUST(h, !post(h, h->posted));
+        h->posted++;
     }
-    while (done < stop) {
+    while (h->done < stop) {
         churn(h, &r);
-        while (posted < life->count && posted - done < life->depth) {
-            MUST(h, !post(h, posted));
-            posted++;
+        while (h->posted < life->count && h->posted - h->done < life->depth) {
+            MUST(h, !post(h, h->posted));
+            h->posted++;
         }
         take(h, &wc, false);
-        if (wc.status != IBV_WC_SUCCESS || wc.wr_id != (uint64_t)done)
-            fail(h, "completion %d: of request %lu, %s", done, (unsigned long)wc.wr_id, ibv_wc_status_str(wc.status));
-        struct operation *it = &life->operations[done];
+        if (wc.status != IBV_WC_SUCCESS || wc.wr_id != (uint64_t)h->done)
+            fail(h, "completion %d: of request %lu, %s", h->done, (unsigned long)wc.wr_id, ibv_wc_status_str(wc.status));
+        struct operation *it = &life->operations[h->done];
         uint64_t was;
-        memcpy(&was, slot(h, done), 8);
+        memcpy(&was, slot(h, h->done), 8);
         if (it->kind == READ)
-            check(h, done, slot(h, done), "READ");
+            check(h, h->done, slot(h, h->done), "READ");
         else if (it->kind == FETCH_ADD)
             MUST(h, was == sum);
         else if (it->kind == COMPARE_SWAP)
             MUST(h, was == swapped);
         if (it->kind == FETCH_ADD)
-            sum += done + 1;
+            sum += h->done + 1;
         if (it->kind == COMPARE_SWAP)
-            swapped = done + 1;
+            swapped = h->done + 1;
         counts->done[life->service][it->kind]++;
-        done++;
+        h->done++;
     }
     if (!is_abrupt(h))
         MUST(h, !ibv_poll_cq(h->cq, 1, &wc));
@@ -271,6 +273,7 @@ static void receive_all(struct half *h)
                 counts->lost += takes_receive(life->operations[i].kind);
             return;
         }
+        h->done++;
         if (wc.status != IBV_WC_SUCCESS)
             fail(h, "receive %d: %s", i, ibv_wc_status_str(wc.status));
         int due = i;
@@ -344,6 +347,7 @@ static void run_round(struct half *h)
     for (int i = 0; i < life->count; i++)
         if (h->sender ? life->operations[i].kind <= WRITE_IMM : life->operations[i].kind == READ)
             fill(h, i);
+    h->posted = h->done = 0;
     initialise(h);
     if (!h->sender && !life->late)
         post_receives(h);

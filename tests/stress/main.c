@@ -56,12 +56,26 @@ double now(void)
     return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
+/* The halves that this process runs, for `stuck`. */
+static struct half *running[2 * LANES];
+
+/* Says what each half waits for. Everything else has stopped, so what it reads does not change. */
 static void stuck(int signal)
 {
     (void)signal;
     static const char text[] = "stress: a lane does not come to its end\n";
     if (write(2, text, sizeof text - 1) < 0)
         _exit(1);
+    for (int i = 0; i < 2 * LANES; i++) {
+        struct half *h = running[i];
+        if (!h || !h->life)
+            continue;
+        dprintf(2, "stress: lane %d, %s, life %#lx (%s%s%s), round %d%s: waits for %s, posted %d and done %d of %d, queue pair %#x to %#x\n",
+                h->lane, h->sender ? "sender" : "receiver", (unsigned long)h->life->seed, services[h->life->service],
+                h->life->events ? ", events" : "", h->life->late ? ", late" : "", h->round,
+                h->life->abrupt[h->round] ? ", abrupt" : "", h->waits ? h->waits : "nothing", h->posted, h->done, h->life->count,
+                h->me.qpn, h->you.qpn);
+    }
     abort();
 }
 
@@ -113,6 +127,7 @@ static void run(int lanes, int sockets[LANES][2], const char *link, bool senders
                     .lane = i, .control = sockets[i][side], .sender = !side,
                     .device = devices[i % 3 == 1 || (i % 3 == 2 && side)],
                 };
+                running[2 * i + side] = &halves[i][side];
                 CHECK(!pthread_create(&threads[i][side], NULL, run_half, &halves[i][side]));
             }
     for (int i = 0; i < lanes; i++)

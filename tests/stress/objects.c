@@ -5,12 +5,14 @@
 
 void exchange(struct half *h, const void *out, void *in, size_t size)
 {
+    h->waits = "the other half";
     MUST(h, write(h->control, out, size) == (ssize_t)size);
     for (size_t got = 0; got < size;) {
         ssize_t more = read(h->control, (char *)in + got, size - got);
         MUST(h, more > 0);
         got += more;
     }
+    h->waits = NULL;
 }
 
 void meet(struct half *h)

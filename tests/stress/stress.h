@@ -70,6 +70,8 @@ struct half {
     struct ibv_ah *ah;
     uint8_t *memory;
     struct card me, you;
+    const char *waits; /* for what, if it waits */
+    int posted, done;  /* requests or receives of this round */
 };
 
 /* Counters of all threads of all processes. */
