@@ -181,6 +181,8 @@ pub enum Reason {
         /// The path MTU of the QP.
         mtu: u16,
     },
+    /// The peer has disconnected with a DREQ.
+    PeerDisconnected,
     /// All retries ended with an ICMP "port unreachable".
     PortUnreachable {
         /// The PSN.
@@ -247,6 +249,7 @@ impl Reason {
             Self::PeerSilent => 66,
             Self::BadResponse { .. } => 67,
             Self::PeerCountsMore { .. } => 68,
+            Self::PeerDisconnected => 69,
             Self::CqOverrun { .. } => 80,
             Self::PortDown => 81,
             Self::DeviceFailed => 82,
@@ -424,6 +427,9 @@ impl fmt::Display for Reason {
                 "no response to PSN {:#x}, and its host reports the UDP port unreachable: no process has an RDMA device open at the address of the peer",
                 psn.0
             ),
+            Self::PeerDisconnected => {
+                f.write_str("the peer disconnected (CM DREQ): the queue pair is in ERR")
+            }
             Self::PeerEnded => f.write_str("the process of the peer has ended"),
             Self::PeerSilent => f.write_str("the peer has not answered any keepalive"),
             Self::BadResponse { opcode, psn } => write!(

@@ -66,6 +66,7 @@ table! {
     66 "peer_silent" "retry_exc_err" "the peer has not answered keepalives";
     67 "bad_response" "bad_resp_err" "the response does not match the request";
     68 "peer_counts_more" "mtu" "the peer acknowledged a packet that was never sent: the two path MTUs differ";
+    69 "peer_disconnected" "wr_flush_err" "the peer disconnected through the connection manager";
     80 "cq_overrun" "cq" "a completion queue was full";
     81 "port_down" "qp" "the port is down";
     82 "device_failed" "qp" "the device failed and has stopped";

@@ -99,6 +99,7 @@ fn all() -> Vec<Reason> {
         Reason::PeerEnded,
         Reason::PeerSilent,
         Reason::BadResponse { opcode, psn },
+        Reason::PeerDisconnected,
         Reason::PeerCountsMore { acknowledged: Psn(0x1390), sent: psn, mtu: 1024 },
         Reason::CqOverrun { queue: 3, capacity: 1 },
         Reason::PortDown,

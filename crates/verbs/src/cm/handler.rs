@@ -8,6 +8,7 @@ use ferroce_proto::cm::{
     Request as PeerRequest, Resolution, RtuData,
 };
 use ferroce_proto::qp::AddressVector;
+use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{RejectReason, ServiceId, SidrStatus};
@@ -243,7 +244,9 @@ impl Handler<'_> {
 
     fn handle_disconnect_request(&self, connection: ConnectionId) {
         if let Some(mut state) = self.state() {
-            attributes::fail(state.queue_pair.as_ref());
+            if let Some(queue_pair) = &state.queue_pair {
+                queue_pair.end(&Reason::PeerDisconnected);
+            }
             state.stage = Stage::Disconnecting;
         }
         self.act(|manager, now| {

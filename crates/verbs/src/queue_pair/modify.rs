@@ -5,6 +5,7 @@ use ferroce_proto::qp::{
     AckTimeout, AddressVector, AttributeMask, PathMtu, QueuePairAttributes, RnrRetry, RnrTimer,
     State, rule,
 };
+use ferroce_proto::reason::Reason;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Psn, Qpn};
@@ -131,6 +132,17 @@ impl QueuePair {
             self.modify(&change)?;
         }
         Ok(())
+    }
+
+    /// Moves it to ERR. The requests that this flushes get the number of the reason.
+    pub(crate) fn end(&self, reason: &Reason) {
+        let mut inner = self.shared.core.inner.lock();
+        if inner.ended_by == 0 && inner.endpoint.state() != State::Error {
+            inner.ended_by = reason.number();
+        }
+        drop(inner);
+        let state = Some(State::Error);
+        let _ = self.modify(&QueuePairAttributes { state, ..QueuePairAttributes::default() });
     }
 
     /// Returns the path MTU to set. A path MTU above the device's is possible only to peers on this host, by the loopback

@@ -18,8 +18,16 @@ fn connect_send_disconnect(ip: IpAddr, by_client: bool) {
     let (client, server) = (&pair.client, &pair.server);
     data_both_ways(&client.2, &server.2);
     let (first, second) = if by_client { (client, server) } else { (server, client) };
+    for side in [first, second] {
+        side.2.receive(2048, 64);
+    }
     first.1.disconnect().unwrap();
     assert_eq!(first.2.queue_pair.state(), State::Error);
+    // 69: the peer disconnected.
+    for (side, reason) in [(first, 0), (second, 69)] {
+        let flushed = side.2.completions.wait().unwrap();
+        assert_eq!((flushed.status, flushed.vendor_error), (Status::Flushed, reason));
+    }
     for side in [first, second] {
         expect!(side.0, side.1, EventKind::Disconnected(_));
         assert_eq!(side.2.queue_pair.state(), State::Error);
