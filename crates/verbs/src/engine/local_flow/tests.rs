@@ -136,43 +136,48 @@ proptest! {
         let cores = cores();
         let mut local_flow = local_flow();
         let mut throttled = [None; QUEUE_PAIRS];
-        let mut waiting = [false; QUEUE_PAIRS];
+        let mut waiting = [None; QUEUE_PAIRS];
         let mut now = 0;
         let index = |core: &Arc<Core>| cores.iter().position(|one| Arc::ptr_eq(one, core)).unwrap();
-        for step in steps {
-            let receiver = |slot| Receiver { slot, ..PROCESS };
+        let receiver = |slot| Receiver { slot, ..PROCESS };
+        let end = std::iter::repeat_n(Step::Pass { milliseconds: 5 }, 3 * MAX_PROBES as usize);
+        for step in steps.into_iter().chain(end) {
+            let mut resumed = Vec::new();
+            let mut resume = |core: &Arc<Core>| resumed.push(index(core));
             match step {
                 Step::Send { pair, slot, others } => {
                     let (to, mut sent) = (receiver(slot), false);
-                    let (core, throttled) = (&cores[pair], &mut throttled[pair]);
-                    while !local_flow.must_wait(to, others, core, throttled, sent) {
+                    waiting[pair] = loop {
+                        if local_flow.must_wait(to, others, &cores[pair], &mut throttled[pair], sent) {
+                            break Some((to, others));
+                        }
                         local_flow.sent(to, ROUTE, 1_232, at(now));
                         if sent && local_flow.flows[&to].unanswered >= MAX_UNANSWERED {
-                            break; // Nothing is throttled.
+                            break None; // Nothing is throttled.
                         }
                         sent = true;
-                    }
-                    waiting[pair] = local_flow.flows[&to].waiting.iter().any(|one| Arc::ptr_eq(one, core));
+                    };
                 }
                 Step::Acknowledge { slot } => {
                     let to = receiver(slot);
                     let probe = local_flow.flows.get(&to).and_then(|flow| flow.probe);
                     if let Some(probe) = probe {
-                        let mut resume = |core: &Arc<Core>| waiting[index(core)] = false;
                         local_flow.handle_probe_ack(to, probe.number, at(now), &mut resume);
                     }
                 }
                 Step::Pass { milliseconds } => {
                     now += milliseconds;
-                    local_flow.expire(at(now), |core| waiting[index(core)] = false, |_| ());
+                    local_flow.expire(at(now), resume, |_| ());
                 }
             }
+            // Its turn: it may be resumed for the receiver before, and the window may be closed again.
+            for pair in resumed {
+                waiting[pair] = waiting[pair].filter(|&(to, others)| {
+                    local_flow.must_wait(to, others, &cores[pair], &mut throttled[pair], false)
+                });
+            }
         }
-        for _ in 0..MAX_PROBES {
-            now += 5;
-            local_flow.expire(at(now), |core| waiting[index(core)] = false, |_| ());
-        }
-        prop_assert_eq!(waiting, [false; QUEUE_PAIRS]);
+        prop_assert_eq!(waiting, [None; QUEUE_PAIRS]);
         for flow in local_flow.flows.values() {
             prop_assert!(flow.waiting.is_empty(), "{:?}", flow);
         }
