@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 
 use ferroce_figure::{STYLE, escape};
-use ferroce_trace::analysis::anomaly::Severity;
+use ferroce_trace::analysis::anomaly::{AnomalyKind, Severity};
 use ferroce_trace::render::units;
 
 use crate::model::{ConversationPage, FilePage, PacketPage};
@@ -148,7 +148,7 @@ pub(super) fn ladder(file: &FilePage) -> String {
     let top = y;
     for packet in packets.iter().take(MAX_ROWS) {
         for (_, kind, text) in &packet.n {
-            if matches!(*kind, "missing_request" | "missing_response" | "message_lost") {
+            if AnomalyKind::named(kind).is_some_and(AnomalyKind::is_missing) {
                 let text = text.split(": ").next().unwrap_or(text);
                 lost(&mut body, packet.a, y, text);
                 y += ROW;
@@ -167,12 +167,8 @@ pub(super) fn ladder(file: &FilePage) -> String {
             _ if from_a => 0,
             _ => 1,
         };
-        let again = packet.n.iter().any(|(_, kind, _)| {
-            matches!(
-                *kind,
-                "retransmission" | "probe" | "duplicate" | "timeout" | "repeated_response"
-            )
-        });
+        let mut kinds = packet.n.iter().filter_map(|(_, kind, _)| AnomalyKind::named(kind));
+        let again = kinds.any(AnomalyKind::is_repeat);
         let middle = y + 15.0;
         let (from, to, head) = if from_a {
             (LEFT, RIGHT, format!("M{} {}l8 4l-8 4", RIGHT - 8.0, middle - 4.0))
@@ -236,5 +232,27 @@ fn cut(text: &str, width: usize) -> String {
     match text.char_indices().nth(width) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The figure, the page and the text show the same packets as missing and as repeated.
+    #[test]
+    fn the_ladders_agree() {
+        let script = include_str!("../../page/ladder.js");
+        let set = |name: &str| {
+            let line =
+                script.lines().find(|line| line.starts_with(&format!("const {name} = new Set([")));
+            let names = line.expect("a set").split('"').skip(1).step_by(2);
+            names.map(|name| AnomalyKind::named(name).expect(name)).collect::<HashSet<_>>()
+        };
+        let of = |is: fn(AnomalyKind) -> bool| {
+            AnomalyKind::ALL.iter().copied().filter(|kind| is(*kind)).collect::<HashSet<_>>()
+        };
+        assert_eq!(set("MISSING"), of(AnomalyKind::is_missing));
+        assert_eq!(set("AGAIN"), of(AnomalyKind::is_repeat));
     }
 }

@@ -44,6 +44,30 @@ macro_rules! kinds {
     };
 }
 
+impl AnomalyKind {
+    /// Whether it means packets that are not in the capture. It is noticed at a later packet, which it does not concern.
+    pub const fn is_missing(self) -> bool {
+        use AnomalyKind::{CaptureGap, MessageLost, MissingRequest, MissingResponse};
+        matches!(self, MissingRequest | MissingResponse | MessageLost | CaptureGap)
+    }
+
+    /// Whether it means a packet that is in the capture a second time.
+    pub const fn is_repeat(self) -> bool {
+        use AnomalyKind::{
+            Duplicate, Probe, RepeatedAcknowledge, RepeatedResponse, Retransmission, Timeout,
+        };
+        matches!(
+            self,
+            Duplicate | Probe | RepeatedAcknowledge | RepeatedResponse | Retransmission | Timeout
+        )
+    }
+
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+}
+
 kinds! {
     /// Request packets that did not reach the capture point: lost before it, or not captured.
     MissingRequest = "missing_request", Warning;

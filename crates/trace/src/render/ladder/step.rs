@@ -293,24 +293,16 @@ fn packet(row: &PacketRow, anomalies: &[&Anomaly], conversation: &Conversation) 
     let plain = if row.from_a { Tone::Forth } else { Tone::Back };
     let mut tone = worst.map_or(plain, |anomaly| anomaly.severity.into());
     // Missing packets are drawn separately and do not affect this packet.
-    if anomalies.iter().all(|anomaly| is_missing(anomaly.kind)) {
+    if anomalies.iter().all(|anomaly| anomaly.kind.is_missing()) {
         tone = plain;
     }
-    let repeated = |anomaly: &&Anomaly| {
-        use AnomalyKind::{
-            Duplicate, Probe, RepeatedAcknowledge, RepeatedResponse, Retransmission, Timeout,
-        };
-        matches!(
-            anomaly.kind,
-            Duplicate | Probe | RepeatedAcknowledge | RepeatedResponse | Retransmission | Timeout
-        )
-    };
+    let repeated = |anomaly: &&Anomaly| anomaly.kind.is_repeat();
     let timeout = anomalies.iter().any(|anomaly| anomaly.kind == AnomalyKind::Timeout);
     let mut notes = Vec::new();
     for anomaly in anomalies {
         // A retransmission after a timeout has two anomalies: the note of the timeout suffices.
         let implied = timeout && anomaly.kind == AnomalyKind::Retransmission;
-        if !is_missing(anomaly.kind) && !implied {
+        if !anomaly.kind.is_missing() && !implied {
             notes.push((anomaly.severity.into(), anomaly.text.clone()));
         }
     }
@@ -371,16 +363,6 @@ fn label(summary: &str, from_a: bool, conversation: &Conversation) -> Vec<String
         .collect()
 }
 
-fn is_missing(kind: AnomalyKind) -> bool {
-    matches!(
-        kind,
-        AnomalyKind::MissingRequest
-            | AnomalyKind::MissingResponse
-            | AnomalyKind::MessageLost
-            | AnomalyKind::CaptureGap
-    )
-}
-
 /// Whether an anomaly concerns the conversation rather than a packet.
 fn is_end(kind: AnomalyKind) -> bool {
     matches!(kind, AnomalyKind::RetryExceeded | AnomalyKind::RnrRetryExceeded)
@@ -392,7 +374,7 @@ type Missing<'a> = BTreeMap<PacketKey, Vec<(&'a str, Tone)>>;
 fn missing<'a>(rows: &Rows<'a>) -> Missing<'a> {
     let mut missing = Missing::new();
     for anomaly in &rows.anomalies {
-        if is_missing(anomaly.kind) {
+        if anomaly.kind.is_missing() {
             let found = (anomaly.text.as_str(), anomaly.severity.into());
             missing.entry((anomaly.frame, anomaly.segment)).or_default().push(found);
         }
