@@ -248,11 +248,11 @@ impl CompletionQueue {
         found
     }
 
-    /// Requests an event for the next completion, or the next solicited one. Poll once more afterwards: completions that
-    /// came before raise no event (IBA 11.4.2.2).
+    /// Requests an event for the next completion, or the next solicited one. Poll once more afterwards: on other devices,
+    /// completions that came before may raise no event (IBA 11.4.2.2). Here they do, unless an earlier event announced them.
     #[doc(alias = "ibv_req_notify_cq")]
     pub fn arm(&self, solicited_only: bool) {
-        self.queue.ring.arm(solicited_only);
+        self.queue.arm(solicited_only);
         if !self.queue.channel.as_ref().is_some_and(|channel| channel.is_served()) {
             self.shards().for_each(|shard| shard.stop_polling());
         }

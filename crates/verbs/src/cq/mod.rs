@@ -67,6 +67,11 @@ pub(crate) struct Overrun {
     pub(crate) capacity: u32,
 }
 
+/// Whether a completion raises the event of a queue that is armed for solicited ones. A failed one does (IBA 11.4.2.2).
+fn is_solicited(entry: &WorkCompletion) -> bool {
+    entry.solicited || entry.status != Status::Success
+}
+
 impl Queue {
     /// Creates a CQ of a device.
     pub(crate) fn new(
@@ -92,8 +97,7 @@ impl Queue {
 
     /// Adds a completion, and raises an event if the CQ is armed for it.
     pub(crate) fn push(&self, entry: WorkCompletion) -> Result<(), Overrun> {
-        // IBA 11.4.2.2: a failed completion counts as solicited.
-        let solicited = entry.solicited || entry.status != Status::Success;
+        let solicited = is_solicited(&entry);
         let Ok(notify) = self.ring.push(entry, solicited) else {
             if !self.overrun.swap(true, Ordering::Relaxed) {
                 self.events.raise(AsyncEvent::completion_lost(self.id));
@@ -104,6 +108,14 @@ impl Queue {
             channel.raise(self.id);
         }
         Ok(())
+    }
+
+    /// Requests an event, and raises it if a completion came since the program polled.
+    pub(crate) fn arm(&self, solicited_only: bool) {
+        let raises = self.ring.arm(solicited_only, is_solicited);
+        if let (true, Some(channel)) = (raises, &self.channel) {
+            channel.raise(self.id);
+        }
     }
 
     /// The shard of its queue pairs, or of others with the same channel. `None` if there are none yet.

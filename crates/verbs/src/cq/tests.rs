@@ -14,7 +14,7 @@ fn raised(channel: &CompletionChannel) -> Arc<Queue> {
     let events = Arc::new(Events::new().unwrap());
     let device = Counters::of(&Device::named("lo").unwrap(), true, 1);
     let queue = Arc::new(Queue::new(4, Some(Arc::clone(&channel.channel)), events, &device));
-    queue.ring.arm(false);
+    queue.arm(false);
     let completion = Completion::new(WorkId(1), CompletionKind::Send, Status::Success);
     queue
         .push(WorkCompletion {
