@@ -211,7 +211,9 @@ impl Collector {
         self.handle_messages();
         let mut any = false;
         while !chunk.is_full() {
-            let Some((index, until)) = self.oldest(now) else { break };
+            let processes = self.processes.iter().map(|one| (one.head(), one.watermark()));
+            let wires = self.wires.iter().map(|one| (one.head(), one.watermark));
+            let Some((index, until)) = oldest(processes.chain(wires), now) else { break };
             any = true;
             match index.checked_sub(self.processes.len()) {
                 None => self.take_from_process(index, until, now, chunk),
@@ -223,28 +225,6 @@ impl Collector {
         }
         self.remove_ended();
         Ok(any)
-    }
-
-    /// The ring or interface with the oldest packet, and the time up to which its packets come before all others.
-    fn oldest(&self, now: u64) -> Option<(usize, u64)> {
-        // Packets after `now` may come from senders that are not known yet.
-        let mut until = now;
-        let (mut best, mut second) = (None, u64::MAX);
-        let processes = self.processes.iter().map(|one| (one.head(), one.watermark()));
-        let wires = self.wires.iter().map(|one| (one.head(), one.watermark));
-        for (index, (head, watermark)) in processes.chain(wires).enumerate() {
-            match (head, best) {
-                (None, _) => until = until.min(watermark.max(now.saturating_sub(MAX_DELAY))),
-                (Some(time), Some((_, oldest))) if time >= oldest => second = second.min(time),
-                (Some(time), before) => {
-                    second = before.map_or(second, |(_, oldest)| second.min(oldest));
-                    best = Some((index, time));
-                }
-            }
-        }
-        let (index, time) = best?;
-        let is_next = time <= until || time > now + CLOCK_STEP;
-        is_next.then_some((index, until.min(second)))
     }
 
     fn take_from_process(&mut self, index: usize, until: u64, now: u64, chunk: &mut Chunk) {
@@ -443,6 +423,27 @@ fn refusal(name: &str, error: &io::Error) -> String {
     }
 }
 
+/// The ring or interface with the oldest packet, and the time up to which its packets come before all others. Each has the time of
+/// its first packet, and the time up to which nothing older will come.
+fn oldest(sources: impl Iterator<Item = (Option<u64>, u64)>, now: u64) -> Option<(usize, u64)> {
+    // Packets after `now` may come from senders that are not known yet.
+    let mut until = now;
+    let (mut best, mut second) = (None, u64::MAX);
+    for (index, (head, watermark)) in sources.enumerate() {
+        match (head, best) {
+            (None, _) => until = until.min(watermark.max(now.saturating_sub(MAX_DELAY))),
+            (Some(time), Some((_, oldest))) if time >= oldest => second = second.min(time),
+            (Some(time), before) => {
+                second = before.map_or(second, |(_, oldest)| second.min(oldest));
+                best = Some((index, time));
+            }
+        }
+    }
+    let (index, time) = best?;
+    let is_next = time <= until || time > now + CLOCK_STEP;
+    is_next.then_some((index, until.min(second)))
+}
+
 /// The source address and UDP port of an Ethernet frame.
 fn source(frame: &[u8]) -> Option<(IpAddr, u16)> {
     let half = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
@@ -464,4 +465,37 @@ fn source(frame: &[u8]) -> Option<(IpAddr, u16)> {
 pub(crate) fn real_time() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn packets_are_taken_in_the_order_of_time() {
+        let now = 1000 * SECOND;
+        let heads = |first, second| oldest([(first, now), (second, now)].into_iter(), now);
+        assert_eq!(heads(Some(now - 5), Some(now - 7)), Some((1, now - 5)));
+        assert_eq!(heads(Some(now - 5), None), Some((0, now)));
+        assert_eq!(heads(None, None), None);
+        // A sender that is in the middle of an older record is waited for, but not for ever.
+        let waits = |head| oldest([(Some(head), 0), (None, 0)].into_iter(), now);
+        assert_eq!(waits(now - 5), None);
+        assert!(waits(now - MAX_DELAY).is_some());
+    }
+
+    /// The clock of the host is set by hours while packets wait: none waits that long.
+    #[test]
+    fn no_packet_waits_for_a_clock_that_was_set() {
+        const HOURS: u64 = 3 * 3600 * SECOND;
+        let before = 10 * HOURS;
+        for now in [before - HOURS, before + HOURS] {
+            for watermark in [before, now] {
+                let next = oldest([(Some(before), before), (None, watermark)].into_iter(), now);
+                assert!(next.is_some(), "{now} {watermark}");
+            }
+        }
+    }
 }
