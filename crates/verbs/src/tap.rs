@@ -30,6 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use ferroce_proto::work::WorkId;
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
+use ferroce_wire::transport::Bth;
 
 use crate::device::Device;
 use crate::error::OpenError;
@@ -199,6 +200,14 @@ impl Tap {
             for output in self.outputs().iter() {
                 output.push(&self.interface, metadata, packet);
             }
+        }
+    }
+
+    /// Adds why a packet was refused to the comment of its last record in the file.
+    #[cold]
+    pub(crate) fn annotate(&self, packet: &Bth, reason: &str) {
+        if let Some((file, _)) = &self.file {
+            file.annotate(packet, reason);
         }
     }
 

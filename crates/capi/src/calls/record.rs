@@ -150,6 +150,15 @@ pub(crate) fn record(about: &About, arguments: &[Raw], result: Raw, took: Took) 
     unsafe { errno().write(took.errno) };
 }
 
+/// Writes what the adapter refused, dropped or ended, and why, on whichever thread finds out.
+pub(crate) fn note(text: &str) {
+    let mut line = String::new();
+    output::begin(&mut line, ferroce::clock::now());
+    line.push_str("-- ");
+    line.push_str(text);
+    output::end(&mut line);
+}
+
 impl Thread {
     fn record(&mut self, about: &About, arguments: &[Raw], result: Raw, took: Took) {
         let first = arguments.first().copied().unwrap_or(Raw::Nothing);

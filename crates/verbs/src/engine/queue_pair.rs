@@ -14,6 +14,7 @@ use ferroce_stat::Slot;
 use ferroce_stat::layout::SharedReceiveQueue;
 use ferroce_sys::{Mutex, record_header};
 use ferroce_wire::number::Qpn;
+use ferroce_wire::transport::Bth;
 
 use super::adapter::Adapter;
 use super::counters::count;
@@ -69,6 +70,8 @@ pub(crate) struct Inner {
     pub(crate) doorbell: Doorbell,
     /// The number of the [`Reason`] of the error that ended it; 0 if none did.
     pub(crate) ended_by: u16,
+    /// The captured packet that is being handled, if it may be refused.
+    pub(crate) captured: Option<Bth>,
     /// It was destroyed. Queues of the engine may still contain it and must skip it.
     pub(crate) destroyed: bool,
 }
@@ -99,6 +102,15 @@ pub(crate) struct Published {
     pub(super) some: bool,
     /// It lost packets since the last time.
     pub(super) lost: Loss,
+}
+
+impl Published {
+    /// Adds what was published later.
+    pub(super) fn add(&mut self, later: Self) {
+        self.some |= later.some;
+        self.lost.requests |= later.lost.requests;
+        self.lost.responses |= later.lost.responses;
+    }
 }
 
 /// Packets that a QP has found to be lost.
@@ -244,6 +256,9 @@ impl Core {
             let text = report::report(adapter.device.name(), Some(self.number), reason, ends);
             let Some(text) = text else { continue };
             inner.stats.set_reason(reason.number(), &reason.to_string());
+            if let Some(packet) = &inner.captured {
+                adapter.annotate(packet, &text);
+            }
             if ends {
                 report::end(self.number, reason, &text);
             }

@@ -20,6 +20,7 @@ use ferroce_wire::icrc::hidden::{
 use ferroce_wire::number::{PKey, Qpn};
 use ferroce_wire::opcode::{Opcode, OpcodeInfo, Operation};
 use ferroce_wire::packet::Packet;
+use ferroce_wire::transport::Bth;
 
 use super::adapter::{Adapter, now};
 use super::counters::{count, count_error};
@@ -313,7 +314,7 @@ impl Driver {
                     }
                     continue;
                 }
-                adapter.record(&received, locked.as_deref());
+                let is_captured = adapter.record(&received, locked.as_deref());
                 match (&core, &mut locked) {
                     // The peer of a ring sends its CNPs there, so this one is forged: the QPN is all that it needs. Injected
                     // faults lose the origin of a packet.
@@ -321,12 +322,17 @@ impl Driver {
                         if packet.bth.opcode == Opcode::CNP
                             && inner.ring.is_some()
                             && self.rx.failing.is_none() => {}
-                    (Some(core), Some(inner)) => adapter.deliver(core, inner, &received),
+                    (Some(core), Some(inner)) => {
+                        adapter.deliver(core, inner, &received);
+                        if is_captured {
+                            self.report_captured(adapter, core, inner, &packet.bth, now);
+                        }
+                    }
                     _ if number == Qpn::MULTICAST => self.deliver_group(adapter, &received),
                     _ if local_flow::is_for(number) => {
                         self.handle_local_flow(adapter, &received, local);
                     }
-                    _ => adapter.drop_unknown(packet.bth.opcode, number),
+                    _ => adapter.drop_unknown(&packet.bth),
                 }
             }
             if let (Some(core), Some(inner)) = (&core, &mut locked) {
@@ -347,6 +353,23 @@ impl Driver {
         self.rx.completed |= published.some;
         self.update(core, inner, published.lost);
         self.schedule.received(core, inner);
+    }
+
+    /// Reports why a captured packet was refused, if it was, so that its comment says so.
+    #[cold]
+    fn report_captured(
+        &mut self,
+        adapter: &Adapter,
+        core: &Arc<Core>,
+        inner: &mut Inner,
+        packet: &Bth,
+        now: Instant,
+    ) {
+        if inner.endpoint.has_counters() {
+            inner.captured = Some(*packet);
+            self.received(adapter, core, inner, now);
+            inner.captured = None;
+        }
     }
 
     /// Delivers a copy to each QP attached to the multicast group (IBA 10.5).
@@ -398,7 +421,7 @@ impl Adapter {
         }
         if !is_default_partition(packet.bth.partition) {
             count(self.counters.bad_partition());
-            self.report(&Reason::WrongPartition(packet.bth.partition));
+            self.report_packet(&Reason::WrongPartition(packet.bth.partition), &packet.bth);
             return false;
         }
         true
@@ -406,30 +429,47 @@ impl Adapter {
 
     /// Drops a packet for a QP that does not exist. Only requests are reported: a response may be late.
     #[cold]
-    pub(super) fn drop_unknown(&self, opcode: Opcode, number: Qpn) {
+    pub(super) fn drop_unknown(&self, packet: &Bth) {
         count(self.counters.no_queue_pair());
-        if opcode.info().is_some_and(|info| info.request) {
-            self.report(&Reason::UnknownQueuePair(number));
+        if packet.opcode.info().is_some_and(|info| info.request) {
+            self.report_packet(&Reason::UnknownQueuePair(packet.destination), packet);
         }
     }
 
     /// Reports a packet for a connected QP that is not from its peer, or that comes before it knows its peer.
     #[cold]
-    fn drop_stranger(&self, core: &Core, inner: &Inner) {
-        match inner.endpoint.state() {
-            state @ (State::Reset | State::Init) => {
-                let reason = Reason::NotReceiving(state);
-                report::report(self.device.name(), Some(core.number), &reason, false);
-            }
-            _ => self.report(&Reason::NotPeer),
+    fn drop_stranger(&self, core: &Core, inner: &Inner, packet: &Bth) {
+        let reason = match inner.endpoint.state() {
+            state @ (State::Reset | State::Init) => Reason::NotReceiving(state),
+            _ => Reason::NotPeer,
+        };
+        let text = report::report(self.device.name(), Some(core.number), &reason, false);
+        if let Some(text) = text {
+            inner.stats.set_reason(reason.number(), &reason.to_string());
+            self.annotate(packet, &text);
         }
     }
 
     /// Reports why the device refused or dropped something that belongs to no QP.
     #[cold]
-    pub(super) fn report(&self, reason: &Reason) {
-        if let Some(text) = report::report(self.device.name(), None, reason, false) {
-            self.counters.set_reason(reason.number(), &text);
+    pub(super) fn report(&self, reason: &Reason) -> Option<String> {
+        let text = report::report(self.device.name(), None, reason, false)?;
+        self.counters.set_reason(reason.number(), &text);
+        Some(text)
+    }
+
+    /// As [`Adapter::report`], for a packet.
+    #[cold]
+    fn report_packet(&self, reason: &Reason, packet: &Bth) {
+        if let Some(text) = self.report(reason) {
+            self.annotate(packet, &text);
+        }
+    }
+
+    /// Adds why a packet was refused to its comment in a capture.
+    pub(super) fn annotate(&self, packet: &Bth, text: &str) {
+        if let Some(tap) = self.tap() {
+            tap.annotate(packet, text);
         }
     }
 
@@ -450,9 +490,11 @@ impl Adapter {
         }
     }
 
-    /// Captures a packet, with the work request that it responds to.
-    pub(super) fn record(&self, received: &ReceivedPacket<'_>, inner: Option<&Inner>) {
-        if let Some(tap) = self.tap() {
+    /// Captures a packet, with the work request that it responds to. Returns whether there is a capture.
+    #[inline]
+    pub(super) fn record(&self, received: &ReceivedPacket<'_>, inner: Option<&Inner>) -> bool {
+        let tap = self.tap();
+        if let Some(tap) = tap {
             let answer = received.packet.bth.opcode.info().is_some_and(|info| !info.request);
             let asked = inner.filter(|_| answer);
             let metadata = PacketMetadata {
@@ -469,6 +511,7 @@ impl Adapter {
             };
             tap.record(&metadata, received.bytes);
         }
+        tap.is_some()
     }
 
     /// Whether packets from this address are accepted for a connected QP: only the peer's, even if the QPN and PSN match. A peer on
@@ -497,12 +540,12 @@ impl Adapter {
         memory: &mut impl Memory,
     ) {
         if inner.destroyed {
-            return self.drop_unknown(received.packet.bth.opcode, core.number);
+            return self.drop_unknown(&received.packet.bth);
         }
         let datagram = inner.endpoint.settings().service == ServiceType::UnreliableDatagram;
         let envelope = if datagram { received.envelope() } else { NO_ENVELOPE };
         if !datagram && !self.is_peer(inner, received.info.source.ip()) {
-            self.drop_stranger(core, inner);
+            self.drop_stranger(core, inner, &received.packet.bth);
             return count(self.counters.no_queue_pair());
         }
         inner.heard = Some(received.now);

@@ -212,6 +212,7 @@ impl QueuePair {
             ring: None,
             throttled: None,
             peer_info: None,
+            captured: None,
             datagrams: None,
             doorbell: Default::default(),
             ended_by: 0,

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
+use ferroce_wire::transport::Bth;
+
 use super::writer::Writer;
 use super::{CaptureStatus, PacketMetadata};
 use crate::device::Device;
@@ -62,11 +64,36 @@ pub(super) struct Chunk {
     pub(super) entries: Vec<Entry>,
     /// Their bytes, concatenated.
     pub(super) bytes: Vec<u8>,
+    /// Why packets were refused, by their positions in `entries`, in no order.
+    pub(super) reasons: Vec<(usize, String)>,
 }
+
+/// Records among which a refused packet is looked for: it was sent or received a moment ago.
+const MAX_SEARCHED: usize = 4096;
 
 impl Chunk {
     fn size(&self) -> usize {
         self.bytes.len() + self.entries.len() * size_of::<Entry>()
+    }
+
+    /// Why the packet at a position was refused.
+    pub(super) fn reason_of(&self, position: usize) -> Option<&str> {
+        let (_, reason) = self.reasons.iter().find(|(of, _)| *of == position)?;
+        Some(reason)
+    }
+
+    /// Adds why a packet was refused to its last record. Returns whether it was found.
+    fn annotate(&mut self, packet: &Bth, reason: &str) -> bool {
+        let mut start = self.bytes.len();
+        for (index, entry) in self.entries.iter().enumerate().rev().take(MAX_SEARCHED) {
+            start = start.saturating_sub(entry.length);
+            let header = self.bytes[start..].first_chunk().map(Bth::parse);
+            if header.as_ref() == Some(packet) {
+                self.reasons.push((index, reason.to_owned()));
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -91,6 +118,8 @@ struct Waiting {
     finished: u64,
     /// By interface.
     dropped: Vec<Dropped>,
+    /// Why a packet was refused that is written already.
+    late: Option<String>,
     /// A thread waits until everything is written.
     hurry: bool,
     closed: bool,
@@ -184,16 +213,29 @@ impl Shared {
             return;
         }
         let dropped = std::mem::take(&mut waiting.dropped(interface).since);
+        let late = waiting.late.take();
         let chunk = waiting.open_chunk();
         let length = packet.len();
         chunk.entries.push(Entry { interface, metadata: *metadata, time, length, dropped });
         chunk.bytes.extend_from_slice(packet);
+        if let Some(reason) = late {
+            chunk.reasons.push((chunk.entries.len() - 1, reason));
+        }
         waiting.size += size;
         waiting.taken += 1;
         let wake = before == 0 || before < CHUNK && before + size >= CHUNK;
         drop(waiting);
         if wake {
             self.wake.notify_one();
+        }
+    }
+
+    /// Adds why a packet was refused to its last record or, if that is written already, to the next one, which is mostly
+    /// the NAK or a retransmission.
+    pub(super) fn annotate(&self, packet: &Bth, reason: &str) {
+        let mut waiting = lock(&self.waiting);
+        if !waiting.chunks.iter_mut().rev().any(|chunk| chunk.annotate(packet, reason)) {
+            waiting.late = Some(format!("earlier packet with PSN {:#x}: {reason}", packet.psn.0));
         }
     }
 
@@ -247,6 +289,7 @@ impl Shared {
         let (count, size) = (chunk.entries.len() as u64, chunk.size());
         chunk.entries.clear();
         chunk.bytes.clear();
+        chunk.reasons.clear();
         let mut waiting = lock(&self.waiting);
         waiting.finished += count;
         waiting.size -= size;

@@ -145,9 +145,10 @@ impl Writer {
             self.add(interface)?;
         }
         let mut bytes = &chunk.bytes[..];
-        for entries in chunk.entries.chunks(MAX_PACKETS_PER_WRITE) {
+        let mut entries = chunk.entries.iter().enumerate().peekable();
+        while entries.peek().is_some() {
             let mut batch = Batch::default();
-            for entry in entries {
+            for (position, entry) in entries.by_ref().take(MAX_PACKETS_PER_WRITE) {
                 let (packet, rest) = bytes.split_at(entry.length.min(bytes.len()));
                 bytes = rest;
                 let index = entry.interface as usize;
@@ -158,15 +159,22 @@ impl Writer {
                     Direction::In => trace::Direction::Inbound,
                     Direction::Out => trace::Direction::Outbound,
                 };
+                let opcode = Opcode(packet.first().copied().unwrap_or_default());
+                let comment =
+                    self.comment.on(entry.metadata.direction, entry.metadata.owner, opcode);
+                let with_reason;
+                let comment = match chunk.reason_of(position) {
+                    None => comment,
+                    Some(reason) => {
+                        with_reason = format!("{comment}\n{reason}");
+                        &with_reason
+                    }
+                };
                 let record = Packet::new(Timestamp::from_nanoseconds(time), &self.headers)
                     .on_interface(entry.interface)
                     .going(direction)
                     .after_dropped(entry.dropped)
-                    .with_comment(self.comment.on(
-                        entry.metadata.direction,
-                        entry.metadata.owner,
-                        Opcode(packet.first().copied().unwrap_or_default()),
-                    ));
+                    .with_comment(comment);
                 batch.add(&record, packet)?;
                 self.packets[index] += 1;
             }
@@ -205,9 +213,41 @@ impl Writer {
 mod tests {
     use ferroce_trace::file::CaptureReader;
 
-    use super::super::queue::Entry;
+    use ferroce_wire::transport::Bth;
+
     use super::super::queue::tests::metadata;
+    use super::super::queue::{Entry, Shared};
     use super::*;
+    use crate::options::CapturePolicy;
+
+    /// The last record of the packet has the reason; of a packet that is written already, the next record.
+    #[test]
+    fn a_refused_packet_says_why() {
+        let path = std::env::temp_dir().join(format!("ferroce-refused-{}", std::process::id()));
+        let interface =
+            Interface { name: "ferroce_lo".into(), network: "lo".into(), mac: Some([0; 6]) };
+        let shared = Shared::new(CapturePolicy::Block);
+        let packet =
+            |psn: u8| [&[0x0a, 0, 0xff, 0xff, 0, 0, 0, 7, 0, 0, 0, psn][..], &[0; 20]].concat();
+        let bth = |psn| Bth::parse(packet(psn).first_chunk().unwrap());
+        for psn in [1, 2, 1, 3] {
+            shared.push(0, &metadata(), &packet(psn));
+        }
+        shared.annotate(&bth(1), "no");
+        shared.annotate(&bth(9), "late");
+        shared.push(0, &metadata(), &packet(4));
+        shared.close();
+        shared.run(Writer::new(Output::create(&path).unwrap(), &interface).unwrap());
+        let mut reader = CaptureReader::new(File::open(&path).unwrap()).unwrap();
+        let mut reasons = Vec::new();
+        while let Some(record) = reader.next_record().unwrap() {
+            let comment = record.comment.unwrap().into_owned();
+            reasons.push(comment.split_once('\n').map(|(_, reason)| reason.to_owned()));
+        }
+        let late = Some("earlier packet with PSN 0x9: late".to_owned());
+        assert_eq!(reasons, [None, None, Some("no".to_owned()), None, late]);
+        fs::remove_file(path).unwrap();
+    }
 
     #[test]
     fn the_file_says_what_is_missing_and_where() {
@@ -218,7 +258,7 @@ mod tests {
         let entry =
             |dropped| Entry { interface: 0, metadata: metadata(), time: 1, length: 20, dropped };
         let entries = [0, 7, 0].map(entry).into();
-        writer.write(&[], &Chunk { entries, bytes: vec![0; 60] }).unwrap();
+        writer.write(&[], &Chunk { entries, bytes: vec![0; 60], reasons: Vec::new() }).unwrap();
         // Two more were dropped after the last packet.
         writer.end(&[9]).unwrap();
         let mut reader = CaptureReader::new(File::open(&path).unwrap()).unwrap();

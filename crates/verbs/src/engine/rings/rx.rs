@@ -12,14 +12,13 @@ use ferroce_sys::ring::{Broken, Taken};
 use ferroce_sys::{Incoming, RxDatagram, RxInfo, Uncancellable, record_header};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
-use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::Packet;
 use ferroce_wire::transport::{Bth, Reth};
 
 use super::super::adapter::Adapter;
 use super::super::counters::count;
 use super::super::driver::Driver;
-use super::super::queue_pair::{Core, Inner};
+use super::super::queue_pair::{Core, Inner, Published};
 use super::super::rx::{CONGESTION_EXPERIENCED, ReceivedPacket, destination};
 use super::tx::write_ack;
 use super::{INFO, MAX_PACKET, Metadata, RING_SIZE, RingState, run};
@@ -282,6 +281,7 @@ impl Driver {
         let Some(bytes) = record.get_mut(INFO..taken.length) else {
             return count(adapter.counters.malformed());
         };
+        let mut published = Published::default();
         let mut deliver = |bytes: &mut [u8], packets: u32| {
             if is_captured {
                 add_icrc(bytes, headers);
@@ -307,6 +307,14 @@ impl Driver {
             };
             if is_captured {
                 adapter.record(&received, Some(inner));
+                adapter.deliver(core, inner, &received);
+                // Now, so that a reason becomes the comment of this packet.
+                if inner.endpoint.has_counters() {
+                    inner.captured = Some(packet.bth);
+                    published.add(core.publish_completions(inner, adapter, now));
+                    inner.captured = None;
+                }
+                return;
             }
             if !is_shared {
                 return adapter.deliver(core, inner, &received);
@@ -320,6 +328,10 @@ impl Driver {
         match packets {
             2.. if is_captured => run::split(bytes, mtu, |single| deliver(single, 1)),
             packets => deliver(bytes, packets),
+        }
+        if is_captured {
+            self.rx.completed |= published.some;
+            self.update(core, inner, published.lost);
         }
     }
 
@@ -336,8 +348,9 @@ impl Driver {
             return self.ring_datagram(adapter, MAX_MTU, record.length, now);
         }
         self.rings.received.add(1, record.length - INFO);
-        let opcode = self.rings.record.get(INFO).copied().unwrap_or_default();
-        adapter.drop_unknown(Opcode(opcode), number);
+        if let Some(packet) = self.rings.record.get(INFO..).and_then(<[u8]>::first_chunk) {
+            adapter.drop_unknown(&Bth::parse(packet));
+        }
     }
 
     /// Handles a record like a datagram from a socket: for injected faults, and to capture packets whose QP does not exist.
