@@ -12,6 +12,7 @@ use crate::handle::Handle;
 use crate::rdmacm::channel::{self, complete};
 use crate::rdmacm::id::{Details, IdHandle};
 use crate::rdmacm::queue_pair;
+use crate::reason::invalid;
 use crate::sync::lock;
 
 /// The device's limit of outstanding READs and atomics.
@@ -35,7 +36,16 @@ fn check(handle: &IdHandle, param: Option<&rdma_conn_param>) -> Result<()> {
     let fit =
         numbers.iter().all(|&field| chosen(param, field).unwrap_or(0) <= max_rd_atomic(handle));
     // One of the two identifies the QP.
-    if fit && (param.is_some() || !shown.qp.is_null()) { Ok(()) } else { Err(Errno::INVALID) }
+    if !fit {
+        let max = max_rd_atomic(handle);
+        return Err(invalid(format_args!(
+            "responder_resources or initiator_depth is over {max}, the maximum of the device"
+        )));
+    }
+    match param.is_some() || !shown.qp.is_null() {
+        true => Ok(()),
+        false => Err(invalid(format_args!("neither a queue pair nor parameters with qp_num"))),
+    }
 }
 
 /// The private data of the program's parameters.
@@ -92,7 +102,9 @@ pub(crate) unsafe extern "C" fn connect(id: *mut rdma_cm_id, param: *mut rdma_co
         // SAFETY: the program's id and parameters.
         let (handle, param) = unsafe { (IdHandle::of(id)?, param.as_ref()) };
         if handle.fields().verbs.is_null() {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!(
+                "the id has no device yet: call rdma_resolve_addr first"
+            )));
         }
         check(handle, param)?;
         let request = {
@@ -119,7 +131,7 @@ pub(crate) unsafe extern "C" fn accept(id: *mut rdma_cm_id, param: *mut rdma_con
         let (handle, param) = unsafe { (IdHandle::of(id)?, param.as_ref()) };
         let shown = handle.fields();
         if shown.qp.is_null() && param.is_none() {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!("neither a queue pair nor parameters with qp_num")));
         }
         check(handle, param)?;
         if !handle.id.is_requested() {

@@ -19,6 +19,7 @@ use crate::handle::Handle;
 use crate::handle::qp::QpHandle;
 use crate::rdmacm::id::IdHandle;
 use crate::rdmacm::{check, devices, made};
+use crate::reason::invalid;
 use crate::sync::lock;
 use crate::verbs::cq::{create_comp_channel, create_cq, destroy_comp_channel, destroy_cq};
 use crate::verbs::qp::{create_qp_ex, destroy_qp as destroy};
@@ -180,7 +181,9 @@ unsafe fn create_ex(id: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> Resu
     let (handle, attr) = unsafe { (IdHandle::of(id)?, entry::write(attr)?) };
     let now = handle.fields();
     if !now.qp.is_null() || now.verbs.is_null() {
-        return Err(Errno::INVALID);
+        return Err(invalid(format_args!(
+            "the id has a queue pair already, or no device yet (rdma_resolve_addr)"
+        )));
     }
     if attr.comp_mask & qp_init::PD == 0 || attr.pd.is_null() {
         attr.comp_mask |= qp_init::PD;
@@ -314,9 +317,13 @@ pub(crate) unsafe extern "C" fn init_qp_attr(
         let (handle, attr, mask) =
             unsafe { (IdHandle::of(id)?, entry::write(attr)?, entry::write(mask)?) };
         if handle.fields().verbs.is_null() {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!(
+                "the id has no device yet: call rdma_resolve_addr first"
+            )));
         }
-        let state = State::from_code(attr.qp_state).ok_or(Errno::INVALID)?;
+        let code = attr.qp_state;
+        let state = State::from_code(code)
+            .ok_or_else(|| invalid(format_args!("qp_state {code} is unknown")))?;
         let change = change(handle, state)?;
         *attr = attributes_out(&change, state);
         *mask = change.attributes().bits() as c_int;

@@ -16,6 +16,7 @@ use crate::handle::ah::AhHandle;
 use crate::handle::context::ContextHandle;
 use crate::handle::pd::PdHandle;
 use crate::handle::{Handle, Shown};
+use crate::reason::invalid;
 
 pub(crate) unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
     entry::pointer(|| {
@@ -25,7 +26,9 @@ pub(crate) unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_att
         // RoCE packets have a GRH (IBA A17), and LID 0 is nobody's: a QP may be connected by it to a peer that is known to be
         // on this host, but of the peer of an AH nothing is known.
         if attr.is_global == 0 && device.lid() == 0 {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!(
+                "is_global is 0: RoCE needs a GRH, so set is_global and grh"
+            )));
         }
         let address = domain.address_handle(&vector_in(attr, device)?)?;
         // SAFETY: as above.
@@ -96,7 +99,7 @@ pub(crate) unsafe extern "C" fn init_ah_from_wc(
             (context, entry::read(completion)?, entry::read(header)?, entry::write(attr)?)
         };
         if port != 1 || completion.wc_flags & wc_flags::GRH == 0 {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!("port {port}, or a completion without IBV_WC_GRH")));
         }
         *attr = reply_vector(context.open.context.device(), header)?;
         Ok(0)

@@ -130,7 +130,9 @@ pub(crate) unsafe extern "C" fn create_cq(
 ) -> *mut ibv_cq {
     entry::pointer(|| {
         let capacity = entries(cqe)?;
-        let vector = u32::try_from(vector).map_err(|_| Errno::INVALID)?;
+        let vector = u32::try_from(vector).map_err(|_| {
+            invalid(format_args!("comp_vector {vector}: the device has {}", vectors()))
+        })?;
         let new = NewCq { context, channel, cq_context, capacity, vector };
         // SAFETY: the program's context and channel.
         Ok(unsafe { create(&new, Abi::zeroed()) }?.cast())

@@ -12,6 +12,7 @@ use crate::calls;
 use crate::entry::{self, Errno};
 use crate::handle::Handle;
 use crate::handle::cq::CqHandle;
+use crate::reason::invalid;
 use crate::sync::lock;
 use crate::verbs::cq::{self, NewCq, flags_of, immediate_of, level_of, opcode_of, status_of};
 
@@ -33,7 +34,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         // SAFETY: the program's structure.
         let attr = unsafe { entry::read(attr) }?;
         if attr.comp_mask & !KNOWN_MASK != 0 {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!("comp_mask has unknown bits")));
         }
         let flags = if attr.comp_mask & 1 != 0 { attr.flags } else { 0 };
         if attr.wc_flags & !(STANDARD | TIMESTAMP | WALL_CLOCK) != 0 || flags & !KNOWN_FLAGS != 0 {

@@ -15,6 +15,7 @@ use crate::handle::context::{ContextHandle, OpenDevice};
 use crate::handle::objects::SharedMemory;
 use crate::handle::pd::PdHandle;
 use crate::handle::{Handle, Shown, handle};
+use crate::reason::invalid;
 use crate::sync::lock;
 use crate::verbs::mr;
 use crate::verbs::query::DEVICE_MEMORY;
@@ -40,7 +41,10 @@ pub(crate) unsafe extern "C" fn alloc_dm(
         let length = attr.length as u64;
         // Buffers are page-aligned.
         if attr.comp_mask != 0 || length == 0 || attr.log_align_req > 12 {
-            return Err(Errno::INVALID);
+            let align = attr.log_align_req;
+            return Err(invalid(format_args!(
+                "length {length}, log_align_req {align}: 1 byte or more, and an alignment up to 2^12"
+            )));
         }
         let fits = |used: u64| used.checked_add(length).filter(|&sum| sum <= DEVICE_MEMORY);
         let taken = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
@@ -104,7 +108,9 @@ pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
 /// Checks that offset and length are multiples of a word, as devices require.
 fn check_words(offset: u64, length: usize) -> Result<usize> {
     let words = offset % 4 == 0 && length % 4 == 0;
-    usize::try_from(offset).ok().filter(|_| words).ok_or(Errno::INVALID)
+    usize::try_from(offset).ok().filter(|_| words).ok_or_else(|| {
+        invalid(format_args!("offset {offset}, length {length}: multiples of 4 are needed"))
+    })
 }
 
 unsafe extern "C" fn copy_to(
@@ -119,7 +125,9 @@ unsafe extern "C" fn copy_to(
         // SAFETY: the program's bytes.
         let bytes = unsafe { entry::list(from.cast::<u8>(), length) }?;
         let offset = check_words(offset, length)?;
-        buffer.write(offset, bytes).map_err(|_| Errno::INVALID)
+        buffer.write(offset, bytes).map_err(|_| {
+            invalid(format_args!("offset {offset}, length {length}: outside the device memory"))
+        })
     })
 }
 
@@ -160,7 +168,9 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
         let access = AccessFlags::from_bits_retain(access);
         // Its addresses count from 0: the program does not know its virtual address.
         if !access.contains(AccessFlags::ZERO_BASED) {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!(
+                "device memory is registered with IBV_ACCESS_ZERO_BASED only"
+            )));
         }
         let offset = usize::try_from(offset).map_err(|_| Errno::INVALID)?;
         let region = domain.register_part(&buffer, offset, length, VirtualAddress(0), access)?;

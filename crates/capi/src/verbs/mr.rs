@@ -202,7 +202,10 @@ pub(crate) unsafe extern "C" fn advise_mr(
         }
         // SAFETY: the program's list.
         let list = unsafe { entry::list(list, length as usize) }?;
-        if list.is_empty() { Err(Errno::INVALID) } else { Ok(()) }
+        match list.is_empty() {
+            true => Err(invalid(format_args!("an empty SG list"))),
+            false => Ok(()),
+        }
     })
 }
 

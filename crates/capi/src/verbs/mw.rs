@@ -10,10 +10,11 @@ use ferroce::{
 use crate::abi::constants::send;
 use crate::abi::objects::{ibv_mw, ibv_pd, ibv_qp};
 use crate::abi::work::{ibv_mw_bind, ibv_mw_bind_info};
-use crate::entry::{self, Errno, Result};
+use crate::entry::{self, Result};
 use crate::handle::pd::PdHandle;
 use crate::handle::qp::QpHandle;
 use crate::handle::{Handle, Shown, handle};
+use crate::reason::invalid;
 use crate::verbs::mr::key_of;
 
 #[repr(C)]
@@ -31,7 +32,9 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv
         let window = domain.window(match kind {
             1 => WindowKind::Type1,
             2 => WindowKind::Type2,
-            _ => return Err(Errno::INVALID),
+            unknown => {
+                return Err(invalid(format_args!("memory window type {unknown}: 1 and 2 exist")));
+            }
         })?;
         // SAFETY: as above.
         let context = unsafe { (*pd).context };

@@ -121,7 +121,7 @@ fn amend(qp: Qp, act: impl FnOnce(&mut BatchedRequest) -> Result<()>) {
         Some(newest) => act(newest),
         // The WR was refused.
         None if batch.failed.is_some() => Ok(()),
-        None => Err(Errno::INVALID),
+        None => Err(invalid(format_args!("no operation such as ibv_wr_send was called before"))),
     });
 }
 
@@ -201,7 +201,9 @@ unsafe extern "C" fn flush(
         let length = u32::try_from(if level == REGION { 0 } else { length }).ok();
         Ok(Operation::Flush {
             remote: remote(address, key),
-            length: length.filter(|_| known).ok_or(Errno::INVALID)?,
+            length: length.filter(|_| known).ok_or_else(|| {
+                invalid(format_args!("FLUSH with level {level}, type {placement:#x}"))
+            })?,
             selectivity: FlushSelectivity(level),
             placement: FlushPlacement(placement),
         })
@@ -301,7 +303,9 @@ unsafe extern "C" fn complete(qp: Qp) -> c_int {
         }
         let posted = if handle.service == ServiceType::UnreliableDatagram {
             let datagrams: Option<Vec<_>> = requests.into_iter().map(datagram).collect();
-            handle.queue_pair.post_datagrams(datagrams.ok_or(Errno::INVALID)?)
+            let datagrams = datagrams
+                .ok_or_else(|| invalid(format_args!("a datagram without ibv_wr_set_ud_addr")))?;
+            handle.queue_pair.post_datagrams(datagrams)
         } else {
             handle.queue_pair.post_sends(requests.into_iter().map(|one| one.request))
         };

@@ -220,7 +220,10 @@ pub(crate) unsafe extern "C" fn detach_mcast(
     entry::number(|| {
         // SAFETY: the program's queue pair and GID.
         let (handle, gid) = unsafe { (QpHandle::of(qp.cast())?, entry::read(gid)?) };
-        if handle.queue_pair.detach(gid_in(*gid)) { Ok(()) } else { Err(Errno::INVALID) }
+        match handle.queue_pair.detach(gid_in(*gid)) {
+            true => Ok(()),
+            false => Err(invalid(format_args!("the queue pair is not attached to this group"))),
+        }
     })
 }
 
@@ -245,9 +248,13 @@ pub(crate) unsafe extern "C" fn open_qp(
         let (open, attr) = unsafe { (&ContextHandle::of(context)?.open, entry::read(attr)?) };
         let needed = NUMBER | XRCD | TYPE;
         if attr.comp_mask & !CONTEXT != needed || attr.qp_type != qp_type::XRC_RECV {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!(
+                "comp_mask needs NUM, XRCD and TYPE, and qp_type XRC_RECV"
+            )));
         }
-        let target = xrc::find_target(attr.qp_num).ok_or(Errno::INVALID)?;
+        let number = attr.qp_num;
+        let target = xrc::find_target(number)
+            .ok_or_else(|| invalid(format_args!("there is no XRC target QP {number:#08x}")))?;
         let has_context = attr.comp_mask & CONTEXT != 0;
         let base = ibv_qp {
             context,

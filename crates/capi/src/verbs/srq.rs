@@ -95,7 +95,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
             return Err(Errno::UNSUPPORTED);
         }
         if !has(srq_init::PD) {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!("comp_mask lacks IBV_SRQ_INIT_ATTR_PD")));
         }
         // SAFETY: the program's context.
         let open = &unsafe { ContextHandle::of(context) }?.open;
@@ -105,7 +105,9 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         let capacity = attr.attr.max_wr as usize;
         let queue = if kind == XRC {
             if !has(srq_init::XRCD) || !has(srq_init::CQ) {
-                return Err(Errno::INVALID);
+                return Err(invalid(format_args!(
+                    "an XRC SRQ needs IBV_SRQ_INIT_ATTR_XRCD and IBV_SRQ_INIT_ATTR_CQ in comp_mask"
+                )));
             }
             // SAFETY: the program's PD and queue.
             let (xrc, queue) = unsafe { (XrcdHandle::of(attr.xrcd)?, queue_of(attr.cq)?) };
@@ -127,7 +129,7 @@ pub(crate) unsafe extern "C" fn modify_srq(
         // SAFETY: the program's queue and structure.
         let (handle, attr) = unsafe { (SrqHandle::of(srq)?, entry::read(attr)?) };
         if mask & !(MAX_WR | LIMIT) != 0 {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!("srq_attr_mask {mask:#x} has unknown bits")));
         }
         let (resizes, limits) = (mask & MAX_WR != 0, mask & LIMIT != 0);
         let capacity = if resizes { attr.max_wr as usize } else { handle.queue.capacity() };

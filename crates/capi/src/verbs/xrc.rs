@@ -13,6 +13,7 @@ use crate::fd::{FileId, file_id};
 use crate::handle::context::ContextHandle;
 use crate::handle::xrcd::XrcdHandle;
 use crate::handle::{Handle, Shown};
+use crate::reason::invalid;
 use crate::sync::lock;
 
 /// XRC domains by file, with the number of handles. They are shared within the process only.
@@ -30,17 +31,21 @@ pub(crate) unsafe extern "C" fn open_xrcd(
         // SAFETY: the program's context and structure.
         let (open, attr) = unsafe { (&ContextHandle::of(context)?.open, entry::read(attr)?) };
         if attr.comp_mask != MASK {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!(
+                "comp_mask needs IBV_XRCD_INIT_ATTR_FD and IBV_XRCD_INIT_ATTR_OFLAGS"
+            )));
         }
         let file = if attr.fd == -1 { None } else { Some(file_id(attr.fd)?) };
         // Without a file, there is no existing domain to open.
         if file.is_none() && attr.oflags & libc::O_CREAT == 0 {
-            return Err(Errno::INVALID);
+            return Err(invalid(format_args!("without a file (fd -1), oflags needs O_CREAT")));
         }
         let mut files = lock(&FILES);
         let found = files.iter_mut().find(|(one, ..)| Some(*one) == file);
         let domain = match found {
-            Some(_) if attr.oflags & libc::O_EXCL != 0 => return Err(Errno::INVALID),
+            Some(_) if attr.oflags & libc::O_EXCL != 0 => {
+                return Err(invalid(format_args!("O_EXCL: the file has an XRC domain already")));
+            }
             Some((_, domain, handles)) => {
                 *handles += 1;
                 domain.clone()
