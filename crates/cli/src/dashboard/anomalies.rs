@@ -187,6 +187,18 @@ pub(super) const COMPLETION_ERROR: Rule = rule(
     "Work requests failed, and the QP has stopped.",
 );
 
+/// Something that belongs to no QP. The title has the reason.
+pub(super) const REFUSED: Rule = rule(
+    "last_reason",
+    Warning,
+    "Refused",
+    "The device dropped packets that belong to no QP, or failed, for this reason.",
+);
+
+/// Calls of a process that failed. The title has the reason.
+pub(super) const CALL_FAILED: Rule =
+    rule("last_reason", Warning, "Call failed", "The library refused a call for this reason.");
+
 /// Packets that the kernel dropped.
 pub(super) const SOCKET_DROPS: Rule = rule(
     "socket_drops",

@@ -1,7 +1,7 @@
 //! Turns snapshots of counters into rates. Pure: the time is in the snapshots.
 
 use ferroce_stat::histogram::BUCKETS;
-use ferroce_stat::snapshot::{Device, Latency, Process, QueuePair, Snapshot};
+use ferroce_stat::snapshot::{Device, Latency, Process, QueuePair, Reason, Snapshot};
 
 use super::anomalies::{self, Feed, Place};
 use super::view::{CqRow, DeviceRow, Faults, MAX_ROWS, MrRow, Point, ProcessRow, QpRow, View};
@@ -101,6 +101,10 @@ impl<'a> Pass<'a> {
         let device = process.devices.first().map_or("", |device| device.name.as_str());
         let place = Place { pid: process.pid, process: &process.name, device, qp: None };
         self.record(&anomalies::SOCKET_DROPS, None, drops, place);
+        if let Some(reason) = &process.last_reason {
+            let count = known.increase(process, |process| reasons(&process.last_reason));
+            self.record(&anomalies::CALL_FAILED, Some(&reason.text), count, place);
+        }
         sums.faults.drops += self.rate(drops);
         self.totals.add(&sums);
         let counts = &mut self.view.counts;
@@ -157,6 +161,10 @@ impl<'a> Pass<'a> {
             Place { pid: process.pid, process: &process.name, device: &device.name, qp: None };
         for rule in anomalies::DEVICE_RULES {
             self.record(rule, None, increase(rule.counter), place);
+        }
+        if let Some(reason) = &device.last_reason {
+            let count = before.increase(device, |device| reasons(&device.last_reason));
+            self.record(&anomalies::REFUSED, Some(&reason.text), count, place);
         }
         for queue_pair in &device.queue_pairs {
             self.queue_pair(process, device, queue_pair, before, key);
@@ -319,6 +327,11 @@ impl<'a> Pass<'a> {
         busiest(&mut self.view.mrs, |row| row.length as f64);
         self.view
     }
+}
+
+/// How many reasons there were.
+fn reasons(last: &Option<Reason>) -> u64 {
+    last.as_ref().map_or(0, |last| last.count)
 }
 
 /// The faults that a transport counts.

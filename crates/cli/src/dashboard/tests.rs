@@ -6,7 +6,7 @@ use ferroce_stat::histogram::{BUCKETS, bucket};
 use ferroce_stat::layout::{DEVICE_COUNTERS, NAKS, TRANSPORT_COUNTERS};
 use ferroce_stat::snapshot::{
     CompletionQueue, Counters, Device, Direction, Latency, MemoryRegion, Process, QueuePair,
-    Snapshot, Traffic,
+    Reason, Snapshot, Traffic,
 };
 
 use super::anomalies::Severity;
@@ -281,6 +281,29 @@ fn counters_that_should_not_increase_are_anomalies() {
         (error.severity, error.title.as_str()),
         (Severity::Error, "Completion with an error: RETRY_EXC_ERR")
     );
+}
+
+/// What belongs to no QP has no place of its own.
+#[test]
+fn reasons_of_devices_and_processes_are_anomalies() {
+    let mut sampler = Sampler::default();
+    let snapshot = |seconds: u64, calls: u64, packets: u64| {
+        let reason = |count: u64, text: &str| {
+            let text = text.to_owned();
+            (count > 0).then_some(Reason { number: 0, text, age_seconds: 0.0, count })
+        };
+        let mut device = device(&[], Vec::new());
+        device.last_reason = reason(packets, "dropped a packet for QP 0x000007");
+        let mut process = process(1, 100.0 + seconds as f64, vec![device]);
+        process.last_reason = reason(calls, "modify_qp: sgid_index 17: the table has 1 entry");
+        at(seconds, vec![process])
+    };
+    assert!(update(&mut sampler, snapshot(10, 3, 0)).anomalies.is_empty());
+    let view = update(&mut sampler, snapshot(11, 4, 2));
+    let found: Vec<_> = view.anomalies.iter().map(|one| (one.title.as_str(), one.count)).collect();
+    let call = ("Call failed: modify_qp: sgid_index 17: the table has 1 entry", 1);
+    let packet = ("Refused: dropped a packet for QP 0x000007", 2);
+    assert!(found.len() == 2 && found.contains(&call) && found.contains(&packet), "{found:?}");
 }
 
 #[test]
