@@ -114,9 +114,9 @@ struct Totals {
     /// Work requests.
     requests: u64,
     succeeded: u64,
-    /// Invalid on purpose and refused, and flushed behind one of those.
+    /// Invalid on purpose and refused, and flushed because of one of those.
     refused: u64,
-    flushed_behind_refused: u64,
+    flushed_by_refused: u64,
 }
 
 impl Totals {
@@ -126,7 +126,7 @@ impl Totals {
         self.requests += summary.requests;
         self.succeeded += summary.succeeded;
         self.refused += summary.refused;
-        self.flushed_behind_refused += summary.flushed_behind_refused;
+        self.flushed_by_refused += summary.flushed_by_refused;
     }
 
     fn status(&self) -> ExitStatus {
@@ -219,15 +219,15 @@ fn many(
         progress.show(totals.runs);
     }
     progress.erase();
-    let Totals { runs, failed, requests, succeeded, refused, flushed_behind_refused } = totals;
-    let others = requests - succeeded - refused - flushed_behind_refused;
+    let Totals { runs, failed, requests, succeeded, refused, flushed_by_refused } = totals;
+    let others = requests - succeeded - refused - flushed_by_refused;
     let requests = units::counted(requests, "work request");
     let succeeded = units::count(succeeded);
     writeln!(
         output,
-        "{succeeded} of {requests} succeeded; {} invalid on purpose and refused, {} flushed behind those, {} failed otherwise",
+        "{succeeded} of {requests} succeeded; {} invalid on purpose and refused, {} flushed because of those, {} failed otherwise",
         units::count(refused),
-        units::count(flushed_behind_refused),
+        units::count(flushed_by_refused),
         units::count(others)
     )?;
     writeln!(output, "{} ran, {} failed", units::counted(runs, "seed"), units::count(failed))?;

@@ -34,6 +34,7 @@ fn the_demo_prints_every_step() {
         "[client cm] ADDR_RESOLVED",
         "[client cm] ROUTE_RESOLVED",
         "[client dump_qp] QP dump: qpn=0x",
+        " state=INIT mtu=- sq_psn=- rq_psn=- ",
         "[server dump_mr] MR(remote): addr=0x",
         "[client main] Got remote addr=0x",
         "SGE(RDMA_WRITE): addr=0x",

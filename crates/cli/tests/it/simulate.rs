@@ -32,6 +32,16 @@ fn several_seeds_end_with_a_summary() {
     assert!(stdout(&output).contains("work requests succeeded"), "{}", stdout(&output));
 }
 
+/// One request of the workload is refused, which flushes the others of its connection: it was not the loss.
+#[test]
+fn a_request_that_is_invalid_on_purpose_is_named() {
+    let text = stdout(&ferroce(&["simulate", "--scenario", "lossy:0.01", "--seed", "1"]));
+    let refused = "1 invalid on purpose, and refused as it should be: RemoteInvalidRequest\n";
+    assert!(text.contains(refused), "{text}");
+    assert!(text.contains("15 flushed because of such a request\n"), "{text}");
+    assert!(!text.contains("ended with"), "{text}");
+}
+
 #[test]
 fn counts_of_one_are_singular() {
     let output =

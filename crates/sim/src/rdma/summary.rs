@@ -9,6 +9,7 @@ use ferroce_wire::number::Qpn;
 
 use super::host::RdmaHost;
 use super::plan::Connection;
+use super::program::Step;
 use super::verify::{Hosts, ProgramResult};
 use super::workload::Workload;
 use crate::event_log::EventLog;
@@ -33,8 +34,8 @@ pub struct Summary {
     pub failed: Vec<(Status, u64)>,
     /// Requests that are invalid on purpose, and that were refused as they should be.
     pub refused: u64,
-    /// Requests behind those, which were flushed.
-    pub flushed_behind_refused: u64,
+    /// Requests that were flushed because of those: behind them, or of the queue pair at the other side.
+    pub flushed_by_refused: u64,
     /// The statuses of those that were refused.
     pub refused_statuses: Vec<(Status, u64)>,
     /// Requests of connections that were not established.
@@ -71,7 +72,7 @@ impl Summary {
             succeeded: 0,
             failed: Vec::new(),
             refused: 0,
-            flushed_behind_refused: 0,
+            flushed_by_refused: 0,
             refused_statuses: Vec::new(),
             unconnected: 0,
             crashed: 0,
@@ -98,7 +99,15 @@ impl Summary {
             connection.programs.iter().map(|program| (program.active, program.steps.as_slice()));
         let datagrams =
             connection.datagrams.iter().map(|program| (program.active, program.steps.as_slice()));
-        for ((active, steps), progress) in programs.chain(datagrams).zip(all) {
+        let programs = programs.chain(datagrams).zip(all);
+        let is_refused = |steps: &[Step], progress: &ProgramResult| {
+            let wrong = steps.get(progress.cause).and_then(|step| step.fails);
+            wrong.is_some() && wrong == progress.failed
+        };
+        // It ends both queue pairs, so the requests of the other side are flushed, too.
+        let any_refused =
+            programs.clone().any(|((_, steps), progress)| is_refused(steps, progress));
+        for ((active, steps), progress) in programs {
             let posted = steps.len() as u64;
             self.requests += posted;
             let Some(host) = hosts[active.host] else {
@@ -116,12 +125,13 @@ impl Summary {
                 endpoint.send_completions.iter().filter(|one| one.status == Status::Success);
             self.bytes += moved.map(|one| u64::from(one.length)).sum::<u64>();
             let Some(status) = progress.failed else { continue };
-            let wrong = steps.get(progress.cause).and_then(|step| step.fails);
             let behind = posted - progress.succeeded as u64 - 1;
-            if wrong == Some(status) {
+            if is_refused(steps, progress) {
                 self.refused += 1;
-                self.flushed_behind_refused += behind;
+                self.flushed_by_refused += behind;
                 add(&mut self.refused_statuses, status, 1);
+            } else if any_refused && status == Status::Flushed {
+                self.flushed_by_refused += 1 + behind;
             }
             add(&mut self.failed, status, 1);
             add(&mut self.failed, Status::Flushed, behind);
@@ -132,7 +142,7 @@ impl Summary {
     pub fn unintended(&self) -> Vec<(Status, u64)> {
         let intended = |status: Status| {
             let refused = self.refused_statuses.iter().find(|(one, _)| *one == status);
-            let behind = if status == Status::Flushed { self.flushed_behind_refused } else { 0 };
+            let behind = if status == Status::Flushed { self.flushed_by_refused } else { 0 };
             refused.map_or(0, |(_, count)| *count) + behind
         };
         let rest = |(status, count): &(Status, u64)| (*status, count - intended(*status));
@@ -189,9 +199,9 @@ impl fmt::Display for Summary {
             let what = "invalid on purpose, and refused as it should be";
             writeln!(f, "                 {count} {what}: {status:?}")?;
         }
-        let behind = self.flushed_behind_refused;
+        let behind = self.flushed_by_refused;
         if behind > 0 {
-            writeln!(f, "                 {behind} flushed behind such a request")?;
+            writeln!(f, "                 {behind} flushed because of such a request")?;
         }
         for (status, count) in self.unintended() {
             writeln!(f, "                 {count} ended with {status:?}")?;
