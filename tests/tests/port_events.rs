@@ -15,6 +15,7 @@ fn port_state_changes_raise_async_events() {
     let Some(hosts) = Hosts::new("port") else { return };
     let start = |program: &str, arguments: &[&str]| {
         let mut command = libraries::program(program)?;
+        command.env("FERROCE_LOG", "warn");
         Some(Running::start(hosts.command(0, command.args(arguments))))
     };
     let until = Instant::now() + LIMIT;
@@ -45,4 +46,6 @@ fn port_state_changes_raise_async_events() {
     }
     // Without a carrier the device remains, and reports its state.
     state("PORT_DOWN");
+    let (_, said) = watcher.end(Instant::now());
+    assert!(said.contains("the port is down"), "{said}");
 }

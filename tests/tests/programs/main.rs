@@ -8,6 +8,7 @@ mod devinfo;
 mod farewell;
 mod pair;
 mod shown;
+mod situations;
 mod symbols;
 mod table;
 mod trace;
