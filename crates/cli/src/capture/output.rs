@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ferroce::live::Comments;
+use ferroce_sys::signal::without_file_size_signal;
 use ferroce_sys::{clock, file_lock};
 use ferroce_trace::file::{
     Batch, Direction, LinkType, Packet, PcapngWriter, Timestamp, WriteError,
@@ -62,7 +63,7 @@ impl Write for Counted {
         }
         let count = match &mut self.pipe {
             Some(pipe) => pipe.write(&mut self.file, slices)?,
-            None => self.file.write_vectored(slices)?,
+            None => without_file_size_signal(|| self.file.write_vectored(slices))?,
         };
         self.written += count as u64;
         Ok(count)

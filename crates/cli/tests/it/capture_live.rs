@@ -427,6 +427,15 @@ fn a_full_disk_ends_the_capture_and_nothing_else() {
     assert!(said.contains(&wanted) && said.contains("No space left on device"), "{said}");
 }
 
+/// As a full disk, and not by SIGXFSZ.
+#[test]
+fn a_file_size_limit_ends_the_capture_with_an_error() {
+    let scratch = Scratch::new("live-limit");
+    let limited = ["--fsize=50", FERROCE, "capture", "-w", "all.pcapng"];
+    let said = failure(&scratch.run("prlimit", &limited));
+    assert!(said.contains("all.pcapng: cannot write the capture: File too large"), "{said}");
+}
+
 /// Rings are no files of it.
 #[test]
 fn a_full_dev_shm_is_no_obstacle() {
