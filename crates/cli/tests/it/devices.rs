@@ -124,8 +124,8 @@ const BESIDE_ETHERNET: &str = r#"
     "$1" perf write bw --duration 60min >perf.txt &
     perf=$!
     trap "kill $perf" EXIT
-    until "$1" stat --json | tee stat.json | grep -q '"queue_pairs": \[$'; do :; done
-    "$1" top --once --interval 10ms
+    until "$1" stat --json --pid $perf | tee stat.json | grep -q '"queue_pairs": \[$'; do :; done
+    "$1" top --once --interval 10ms --pid $perf
     "$1" devinfo
 "#;
 

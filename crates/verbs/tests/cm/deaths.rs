@@ -189,11 +189,14 @@ fn a_waiting_client_notices_the_death_of_a_distant_server() {
     let mut unshare = Command::new("unshare");
     unshare.args(["--net", "sh", "-c", set_up]).arg(std::env::current_exe().unwrap());
     unshare.env(crate::other::PORT, port().to_string());
-    if !ferroce_test_support::namespace::is_own() || !ip("link add probe type dummy") {
+    if !ferroce_test_support::namespace::is_own() || !ip("link add probe type veth peer name other")
+    {
         return ferroce_test_support::skip("network interfaces cannot be created here");
     }
     let mut other = Other::with(unshare, "deaths::distant_process");
     let id = other.hear("apart");
+    // Its host goes on, and says that nobody listens.
+    let _host = std::fs::File::open(format!("/proc/{id}/ns/net")).unwrap();
     assert!(ip(&format!("link add here type veth peer name there netns {id}")));
     assert!(ip("addr add 10.78.0.1/24 dev here") && ip("link set here up"));
     other.say("go");
