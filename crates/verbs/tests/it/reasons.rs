@@ -210,7 +210,8 @@ fn a_smaller_path_mtu_of_the_peer() {
 /// The peer executes the message, and counts more packets in it than were sent.
 #[test]
 fn a_smaller_path_mtu_of_the_peer_through_shared_memory() {
-    let [a, b] = apart(|set| set.path_mtu = PathMtu::from_bytes(256));
+    let options = options().with_local(Local::Memory);
+    let [a, b] = apart_with(&options, |set| set.path_mtu = PathMtu::from_bytes(256));
     a.post(1, Operation::Write { remote: b.region.remote(0), immediate: None }, 0, 1000);
     let done = failure(&a);
     assert_eq!((done.status, name(&done)), (Status::RetryExceeded, "peer_counts_more"));
