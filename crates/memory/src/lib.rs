@@ -71,6 +71,10 @@ mod sync;
 mod table;
 #[cfg(all(test, not(ferroce_loom)))]
 mod tests;
+#[cfg_attr(
+    any(miri, ferroce_loom),
+    allow(dead_code, reason = "the hooks that report unmapped memory are left out")
+)]
 mod watch;
 mod window;
 
