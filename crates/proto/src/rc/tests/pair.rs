@@ -219,6 +219,26 @@ impl Pair {
         panic!("the connection never comes to rest");
     }
 
+    /// As [`Pair::run`], without a network: packets are delivered in order, and a run as one. They stay in the log.
+    pub(super) fn run_in_runs(&mut self) {
+        self.drain();
+        let mut taken = 0;
+        while taken < self.log.len() {
+            let (side, bytes) = self.log[taken].clone();
+            taken += 1;
+            self.deliver_run(1 - side, &bytes);
+            self.drain();
+        }
+    }
+
+    /// Delivers a packet, or the packets of a run.
+    pub(super) fn deliver_run(&mut self, to: usize, bytes: &[u8]) {
+        let packet = Packet::parse(bytes).unwrap();
+        let Host { qp, receives, memory, .. } = &mut self.hosts[to];
+        let packets = run_length(&packet, qp.config().mtu);
+        qp.handle_run(self.now, &packet, packets, false, Some(receives), memory);
+    }
+
     /// Sets the clock of both hosts. Packets in flight take as long as before.
     pub(super) fn set_clock(&mut self, now: Instant) {
         let flying = std::mem::take(&mut self.flying).into_iter();

@@ -8,7 +8,7 @@ use std::vec::Vec;
 use ferroce_wire::packet::Packet;
 
 use super::helpers::{REMOTE_OFFSET, remote, request, statuses};
-use super::pair::{Faults, Host, Pair, REGION, run_length};
+use super::pair::{Faults, Host, Pair, REGION};
 use crate::congestion::Congestion;
 use crate::work::{Operation, Status};
 
@@ -34,23 +34,9 @@ fn pair(seed: u64) -> Pair {
     pair
 }
 
-fn deliver(pair: &mut Pair, to: usize, bytes: &[u8]) {
-    let packet = Packet::parse(bytes).unwrap();
-    let Host { qp, receives, memory, .. } = &mut pair.hosts[to];
-    let packets = run_length(&packet, MTU);
-    qp.handle_run(pair.now, &packet, packets, false, Some(receives), memory);
-}
-
 /// Delivers all packets that both sides send, and returns them.
 fn exchange(pair: &mut Pair) -> Recorded {
-    pair.drain();
-    let mut taken = 0;
-    while taken < pair.log.len() {
-        let (side, bytes) = pair.log[taken].clone();
-        taken += 1;
-        deliver(pair, 1 - side, &bytes);
-        pair.drain();
-    }
+    pair.run_in_runs();
     core::mem::take(&mut pair.log)
 }
 
@@ -147,7 +133,7 @@ fn packets_from_before_the_psn_wrapped_change_nothing() {
         let before = state(&pair);
         for (side, bytes) in &recorded {
             let psns = Packet::parse(bytes).unwrap().extensions.reth.map_or(1, |reth| reth.length);
-            deliver(&mut pair, 1 - side, bytes);
+            pair.deliver_run(1 - side, bytes);
             // Whatever the other side gets for it.
             let answers = exchange(&mut pair).len();
             assert!(answers <= psns as usize, "{answers} answers at {target:#x}");
@@ -170,7 +156,7 @@ fn a_request_with_exactly_the_expected_psn_is_executed() {
     assert_eq!(position(&pair), 0);
     pair.hosts[1].memory.bytes[TO as usize..][..3].fill(0);
     for (_, bytes) in recorded.iter().filter(|(side, _)| *side == 0).take(3) {
-        deliver(&mut pair, 1, bytes);
+        pair.deliver_run(1, bytes);
     }
     assert_eq!(pair.hosts[1].memory.part(TO, 3), written);
 }

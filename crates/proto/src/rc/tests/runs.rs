@@ -3,10 +3,9 @@
 use std::vec::Vec;
 
 use ferroce_wire::opcode::Opcode;
-use ferroce_wire::packet::Packet;
 
 use super::helpers::{REMOTE_OFFSET, clean, opcodes, read, statuses, write};
-use super::pair::{Host, Pair, run_length};
+use super::pair::Pair;
 use crate::work::{Operation, Status};
 
 const MTU: u16 = 256;
@@ -21,25 +20,6 @@ fn in_runs() -> Pair {
     pair
 }
 
-/// As [`Pair::run`], which expects single packets.
-fn run(pair: &mut Pair) {
-    pair.drain();
-    let mut taken = 0;
-    while taken < pair.log.len() {
-        let (side, bytes) = pair.log[taken].clone();
-        taken += 1;
-        deliver(pair, 1 - side, &bytes);
-        pair.drain();
-    }
-}
-
-fn deliver(pair: &mut Pair, to: usize, bytes: &[u8]) {
-    let packet = Packet::parse(bytes).unwrap();
-    let Host { qp, receives, memory, .. } = &mut pair.hosts[to];
-    let packets = run_length(&packet, MTU);
-    qp.handle_run(pair.now, &packet, packets, false, Some(receives), memory);
-}
-
 fn written(pair: &Pair) -> bool {
     let [from, to] = [&pair.hosts[0].memory.bytes, &pair.hosts[1].memory.bytes];
     from[..LENGTH as usize] == to[REMOTE_OFFSET as usize..][..LENGTH as usize]
@@ -50,7 +30,7 @@ fn a_message_is_three_packets_and_takes_as_many_psns() {
     let mut pair = in_runs();
     pair.hosts[0].qp.post_send(write(1, LENGTH)).unwrap();
     pair.hosts[0].qp.post_send(write(2, 1)).unwrap();
-    run(&mut pair);
+    pair.run_in_runs();
     let sent: Vec<_> = pair.sent_packets().into_iter().filter(|packet| packet.0 == 0).collect();
     let expected = [
         (0, Opcode::RC_RDMA_WRITE_FIRST, 0),
@@ -70,12 +50,12 @@ fn a_send_and_a_read_response_arrive_in_runs() {
     pair.post_receive(1, 7, REMOTE_OFFSET, LENGTH);
     let send = Operation::Send { immediate: None, invalidate: None };
     pair.hosts[0].qp.post_send(super::helpers::request(1, send, LENGTH)).unwrap();
-    run(&mut pair);
+    pair.run_in_runs();
     assert!(written(&pair));
     assert_eq!(pair.hosts[1].received[0].length, LENGTH);
     pair.hosts[0].memory.bytes[..LENGTH as usize].fill(0);
     pair.hosts[0].qp.post_send(read(2, LENGTH)).unwrap();
-    run(&mut pair);
+    pair.run_in_runs();
     assert!(written(&pair));
     let responses = |pair: &Pair| -> Vec<_> {
         let all = opcodes(pair, 1).into_iter();
@@ -85,7 +65,7 @@ fn a_send_and_a_read_response_arrive_in_runs() {
     pair.hosts[0].memory.bytes[..LENGTH as usize].fill(0);
     pair.hosts[1].qp.set_max_run(PACKETS - 1);
     pair.hosts[0].qp.post_send(read(3, LENGTH)).unwrap();
-    run(&mut pair);
+    pair.run_in_runs();
     assert!(written(&pair));
     let [first, middle, last] = [
         Opcode::RC_RDMA_READ_RESPONSE_FIRST,
@@ -103,13 +83,13 @@ fn the_rest_of_a_run_that_begins_with_duplicates_is_executed() {
     pair.drain();
     let all = pair.log.clone();
     let [first, middle, last] = [0, 1, 2].map(|index| all[index].1.clone());
-    deliver(&mut pair, 1, &first);
+    pair.deliver_run(1, &first);
     // Only the first five packets of the run.
     let payload = 12 + 5 * usize::from(MTU);
     let short = [&middle[..payload], &[0; 4]].concat();
-    deliver(&mut pair, 1, &short);
-    deliver(&mut pair, 1, &middle);
-    deliver(&mut pair, 1, &last);
+    pair.deliver_run(1, &short);
+    pair.deliver_run(1, &middle);
+    pair.deliver_run(1, &last);
     assert!(written(&pair));
     assert_eq!(pair.hosts[1].qp.take_counters().duplicate_request, 5);
     assert!(pair.hosts[1].qp.fault().is_none());
@@ -123,9 +103,9 @@ fn a_run_that_is_no_multiple_of_the_mtu_or_too_long_is_refused() {
         pair.hosts[0].qp.post_send(write(1, LENGTH)).unwrap();
         pair.drain();
         let [first, mut middle] = [0, 1].map(|index| pair.log[index].1.clone());
-        deliver(&mut pair, 1, &first);
+        pair.deliver_run(1, &first);
         middle.resize(12 + payload + 4, 0);
-        deliver(&mut pair, 1, &middle);
+        pair.deliver_run(1, &middle);
         assert!(pair.hosts[1].qp.fault().is_some(), "{payload}");
     }
 }
@@ -139,6 +119,6 @@ fn memory_that_cannot_be_read_fails_the_whole_run() {
     request.data = crate::work::Data::SgList(crate::work::SgList::from(&[part, outside][..]));
     pair.hosts[0].qp.post_send(write(0, LENGTH)).unwrap();
     pair.hosts[0].qp.post_send(request).unwrap();
-    run(&mut pair);
+    pair.run_in_runs();
     assert_eq!(statuses(&pair), [(0, Status::Success), (1, Status::LocalProtection)]);
 }
