@@ -4,7 +4,7 @@
 //! registered and fully mapped. A thread that deregisters a region, or learns that a part of it is unmapped, publishes
 //! that and then waits until no record refers to the region. Locks and counters would do the same, but each access
 //! would need four locked instructions, a sixth of the time of a short message. Here it needs none: deregistering
-//! executes the heavy one of the two [fences](ferroce_sys::asymmetric_fence).
+//! executes the heavy one of the two [fences](ferroce_sync::asymmetric_fence).
 //!
 //! # A thread that holds a hazard takes no lock
 //! [`wait_for`] is called with locks held: that of the list of regions ([`crate::watch`]), and those that the program holds

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ferroce_proto::memory::{AccessFlags, PdId};
-use ferroce_sys::{asymmetric_fence, memory as sys};
+use ferroce_sync::asymmetric_fence;
+use ferroce_sys::memory as sys;
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 
 use crate::buffer::Buffer;

@@ -7,7 +7,7 @@ mod imp {
     pub(crate) use std::sync::{MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
     pub(crate) use std::thread::yield_now;
 
-    pub(crate) use ferroce_sys::asymmetric_fence::{heavy, light};
+    pub(crate) use ferroce_sync::asymmetric_fence::{heavy, light};
     pub(crate) use ferroce_sys::forks;
     pub(crate) use ferroce_sys::thread::id as thread_id;
 }

@@ -2,7 +2,7 @@
 //!
 //! This crate knows the operating system. It does not know what the bytes of a packet mean, with one exception:
 //! [`steering`] reads the QPN, because the kernel selects the receiving process by it. It does not know queue pairs,
-//! memory regions or any other crate of the workspace.
+//! memory regions or any other crate of the workspace but `ferroce-sync`.
 //!
 //! # RoCEv2 sockets
 //! - [`Socket`] is one local address and port. [`Socket::send`] gathers up to 64 packets into one system call,
@@ -21,9 +21,7 @@
 //! - [`UdpSocket`]: an ordinary UDP socket.
 //! - [`ring`]: queues in memory that two processes share; [`Hub`] makes and accepts them.
 //! - [`PublishedMemory`]: memory that other processes may read.
-//! - [`Owned`]: a value that one thread owns at a time, and that no thread waits for. [`Mutex`]: unlocked without a locked
-//!   instruction. [`ForkMutex`]: a mutex that is unlocked in a forked child. [`asymmetric_fence`]: a pair of fences of which one is free.
-//!   [`forks`]: how often this process was forked, to detect a forked child.
+//! - [`ForkMutex`]: a mutex that is unlocked in a forked child. [`forks`]: how often this process was forked, to detect a forked child.
 //! - [`tcp`]: what std does not offer for TCP sockets.
 //! - [`signal`], [`thread`], [`exit`], [`file_lock`], [`file_capabilities`], [`random`], [`environment`], [`memory`],
 //!   [`usage`]: one system facility each.
@@ -43,7 +41,6 @@
 //! disabled in [`Options`]; all calls work without them.
 #![deny(unsafe_op_in_unsafe_fn)]
 
-pub mod asymmetric_fence;
 mod cancel;
 pub mod clock;
 pub mod environment;
@@ -56,9 +53,7 @@ pub mod file_lock;
 mod file_watch;
 mod fork_mutex;
 pub mod memory;
-mod mutex;
 mod net;
-mod owned;
 pub mod poll;
 mod published;
 pub mod random;
@@ -74,7 +69,6 @@ pub use error::Error;
 pub use event::Event;
 pub use file_watch::FileWatch;
 pub use fork_mutex::ForkMutex;
-pub use mutex::{Mutex, MutexGuard};
 pub use net::batch::{self, Batch};
 pub use net::device_fd::forks;
 pub use net::hub::{Change, Hub, Incoming, MAX_RING_SIZE, Outgoing};
@@ -91,7 +85,6 @@ pub use net::{
     ROCE_PORT, SOURCE_PORTS, capture_link, forward_header, interface, neighbour, record_header,
     route, steering, tcp,
 };
-pub use owned::{Guard, Owned, Requests};
 pub use poll::{Interest, Poller, Readiness};
 pub use published::{PublishedMemory, Words};
 

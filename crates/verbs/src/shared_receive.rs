@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
 use ferroce_proto::work::ReceiveRequest;
 use ferroce_stat::layout::{Kind, SharedReceiveQueue as Field};
-use ferroce_sys::Mutex;
+use ferroce_sync::Mutex;
 use ferroce_wire::number::Qpn;
 
 use crate::completion::CompletionQueue;

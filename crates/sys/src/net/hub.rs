@@ -57,7 +57,7 @@ pub struct Outgoing {
     /// Its number, from 1 on, for [`Change::Ended`].
     pub id: u64,
     /// The records. One thread at a time writes them.
-    pub producer: crate::Mutex<Producer>,
+    pub producer: ferroce_sync::Mutex<Producer>,
     connection: Arc<DeviceFd>,
 }
 
@@ -218,7 +218,7 @@ impl Hub {
         let role = Role::Outgoing(Arc::clone(&connection));
         let id = self.add(&mut self.lock(), libc::EPOLLRDHUP, role)?;
         self.watch_bell(&connection, id);
-        Some(Outgoing { id, producer: crate::Mutex::new(producer), connection })
+        Some(Outgoing { id, producer: ferroce_sync::Mutex::new(producer), connection })
     }
 
     /// Accepts rings, and reports those whose other end is gone.

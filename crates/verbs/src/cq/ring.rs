@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ferroce_stat::Slot;
 use ferroce_stat::layout::CompletionQueue as Field;
 #[cfg(not(ferroce_loom))]
-use ferroce_sys::Mutex;
+use ferroce_sync::Mutex;
 
 /// Loom checks the mutex by itself: the ring has one that is a single step.
 #[cfg(ferroce_loom)]

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, Weak};
 
 use ferroce_memory::Registry;
 use ferroce_proto::time::Instant;
-use ferroce_sys::{Owned, Socket, clock, random};
+use ferroce_sync::Owned;
+use ferroce_sys::{Socket, clock, random};
 use ferroce_wire::number::Qpn;
 
 use super::counters::Counters;

@@ -1,7 +1,7 @@
 //! Drives a device: receiving, timers and transmission, in passes that one thread at a time makes.
 //!
 //! Threads that post, poll or wait make passes themselves; the device thread makes them when no other thread does. A
-//! thread that finds the device owned leaves a request for the owner and does not wait; see [`ferroce_sys::owned`].
+//! thread that finds the device owned leaves a request for the owner and does not wait; see [`ferroce_sync::Owned`].
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -9,8 +9,9 @@ use std::sync::atomic::Ordering;
 
 use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
+use ferroce_sync::{Guard, MutexGuard, Requests};
+use ferroce_sys::Uncancellable;
 use ferroce_sys::clock::{self, FastClock};
-use ferroce_sys::{Guard, MutexGuard, Requests, Uncancellable};
 
 use super::adapter::{self, Adapter, now};
 use super::deferral::Deferral;

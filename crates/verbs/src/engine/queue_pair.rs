@@ -12,7 +12,8 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::work::{Completion, Status};
 use ferroce_stat::Slot;
 use ferroce_stat::layout::SharedReceiveQueue;
-use ferroce_sys::{Mutex, record_header};
+use ferroce_sync::Mutex;
+use ferroce_sys::record_header;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::transport::Bth;
 

@@ -12,7 +12,7 @@ use ferroce_proto::endpoint::{Endpoint, Settings};
 use ferroce_proto::qp::{Capabilities, QueuePairAttributes, ServiceType, State};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::ud;
-use ferroce_sys::Mutex;
+use ferroce_sync::Mutex;
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{PKey, Qpn};
 

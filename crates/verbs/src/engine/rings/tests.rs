@@ -1,7 +1,7 @@
 //! When ACKs are sent through rings, and which QPs are resumed when a full ring has space again. The tests own both
 //! devices, so that no other thread receives or transmits.
 
-use ferroce_sys::Guard;
+use ferroce_sync::Guard;
 use ferroce_wire::number::PKey;
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::transport::{Bth, Reth};

@@ -1,0 +1,21 @@
+//! What the threads of a process meet in, and nothing else: the unsafe code of concurrency, checked by loom.
+//!
+//! - [`Mutex`]: a mutex that is unlocked without a locked instruction.
+//! - [`Owned`]: a value that one thread owns at a time, and that no thread waits for.
+//! - [`asymmetric_fence`]: a pair of fences of which one is free.
+//!
+//! This crate knows no packet, queue pair or device, and makes two system calls: futex(2) and membarrier(2). It knows no
+//! other crate of the workspace.
+//!
+//! # Loom
+//! With `--cfg ferroce_loom`, atomics, cells and locks are those of [loom](https://docs.rs/loom), and the tests explore the
+//! interleavings of a few threads instead of running many at random. Both fences of [`asymmetric_fence`] are full fences
+//! then. A line of `scripts/test` builds and runs them.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod asymmetric_fence;
+mod mutex;
+mod owned;
+
+pub use mutex::{Mutex, MutexGuard};
+pub use owned::{Guard, Owned, Requests};
