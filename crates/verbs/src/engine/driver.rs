@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_device::schedule::Schedule;
 use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
 use ferroce_sync::{Guard, MutexGuard, Requests};
@@ -23,7 +24,6 @@ use super::port::Port;
 use super::queue_pair::{Core, Inner, Loss};
 use super::rings::RingState;
 use super::rx::{Links, Rx};
-use super::schedule::Schedule;
 use super::tx::{TurnEnd, TxBatch};
 use crate::event::EventKind;
 use crate::faults::Faults;
@@ -57,7 +57,7 @@ const MAX_PASSES_PER_POLL: usize = 4;
 pub(crate) struct Driver {
     pub(super) rx: Rx,
     pub(super) tx: TxBatch,
-    pub(super) schedule: Schedule,
+    pub(super) schedule: Schedule<Arc<Core>>,
     pub(super) flow: Flow,
     pub(super) local_flow: LocalFlow,
     pub(super) rings: RingState,
@@ -177,16 +177,27 @@ impl Driver {
         received || sent
     }
 
+    /// Queues the QPs that other threads have queued.
+    #[inline]
+    pub(super) fn take_posted(&mut self, adapter: &Adapter) {
+        self.schedule.append(|ready| adapter.posted.move_to(ready));
+    }
+
+    /// Sets the timer of a QP to that of its transport.
+    #[inline]
+    pub(super) fn set_timer(&mut self, core: &Arc<Core>, inner: &mut Inner) {
+        self.schedule.set_timer(core, &mut inner.membership, inner.endpoint.poll_timeout());
+    }
+
     fn run_timers(&mut self, adapter: &Adapter, now: Instant) {
         self.expire_probes(adapter, now);
         while let Some((time, number)) = self.schedule.pop_timer(now) {
             let Some(core) = adapter.tables.queue_pair(number) else { continue };
             let mut inner = core.inner.lock();
             // Another entry had an earlier time and was handled.
-            if inner.timer != Some(time) || inner.destroyed {
+            if inner.destroyed || !inner.membership.take_timer(time) {
                 continue;
             }
-            inner.timer = None;
             if inner.endpoint.poll_timeout().is_some_and(|due| due <= now) {
                 if inner.ring.as_ref().is_some_and(|route| route.is_unread()) {
                     inner.endpoint.handle_delay(now);
@@ -203,7 +214,7 @@ impl Driver {
                 // A datagram has waited for space in a ring.
                 self.schedule.push(Arc::clone(&core));
             }
-            self.schedule.set_timer(&core, &mut inner);
+            self.set_timer(&core, &mut inner);
         }
     }
 
@@ -408,7 +419,7 @@ impl Adapter {
         pass.called();
         let mut left = Requests::NONE;
         for _ in 0..2 {
-            pass.schedule.take_posted(&self.posted);
+            pass.take_posted(self);
             // ACKs follow the data, in the same system call.
             pass.schedule.release_owed();
             if pass.may_transmit(self) {

@@ -15,7 +15,7 @@
 //! | `driver` | what drives the device: passes, and which thread makes them |
 //! | `rx` | a packet's way in: ICRC, demultiplexing, delivery |
 //! | `tx` | a packet's way out: turns, batches, system calls |
-//! | `schedule` | which QPs have something to send, owe ACKs, or have a timer |
+//! | `schedule` | the QPs that threads queue without owning the device |
 //! | `flow` | flow control per destination |
 //! | `local_flow` | flow control for UC and UD between local processes |
 //! | `rings` | packets between processes of one user, through shared memory |

@@ -1,8 +1,9 @@
 //! A QP as the engine sees it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use ferroce_device::{Marks, Membership, Schedulable};
 use ferroce_proto::doorbell::{Doorbell, Ring};
 use ferroce_proto::endpoint::{Endpoint, Event};
 use ferroce_proto::qp::State;
@@ -55,8 +56,8 @@ pub(crate) struct Inner {
     pub(crate) peer_info: Option<[u8; record_header::LENGTH]>,
     /// The receiver of its last datagram that went through shared memory.
     pub(crate) datagrams: Option<(Receiver, RingRoute)>,
-    /// The timer entry in the engine's heap.
-    pub(crate) timer: Option<Instant>,
+    /// What the device core remembers about it: its timer.
+    pub(crate) membership: Membership,
     /// When the peer's last packet arrived.
     pub(crate) heard: Option<Instant>,
     /// The process that its packets go to, for the flow control.
@@ -86,10 +87,8 @@ pub(crate) struct Core {
     pub(crate) receives: Arc<RecvQueue>,
     /// Where its async events are raised.
     pub(crate) events: Arc<Events>,
-    /// It is in the engine's list of QPs that may have packets to send.
-    pub(crate) queued: AtomicBool,
-    /// It is in the engine's list of QPs that owe ACKs.
-    pub(crate) owes: AtomicBool,
+    /// What the device core remembers about it outside its lock: whether it is queued.
+    pub(crate) marks: Marks,
     /// The ring whose list of waiting QPs it is in; 0 if none.
     pub(crate) awaited_ring: AtomicU64,
     /// Whether it waits for credit.
@@ -284,14 +283,17 @@ impl Core {
             completion,
         })
     }
+}
 
-    /// Marks the QP as queued and returns whether the caller has to queue it.
-    ///
-    /// The mark is removed before the QP is locked for its turn. So whoever has changed the QP since its last turn, under its
-    /// lock, sees that the mark is gone, and a mark that is still there needs no locked instruction.
+impl Schedulable for Core {
     #[inline]
-    pub(crate) fn enqueue(&self) -> bool {
-        !self.queued.load(Ordering::Relaxed) && !self.queued.swap(true, Ordering::AcqRel)
+    fn number(&self) -> Qpn {
+        self.number
+    }
+
+    #[inline]
+    fn marks(&self) -> &Marks {
+        &self.marks
     }
 }
 

@@ -352,7 +352,8 @@ impl Driver {
         let published = core.publish_completions(inner, adapter, now);
         self.rx.completed |= published.some;
         self.update(core, inner, published.lost);
-        self.schedule.received(core, inner);
+        self.schedule.received(core, inner.endpoint.pending());
+        self.set_timer(core, inner);
     }
 
     /// Reports why a captured packet was refused, if it was, so that its comment says so.

@@ -64,7 +64,7 @@ impl Driver {
             }
         }
         let mut packets = 0;
-        self.schedule.take_posted(&adapter.posted);
+        self.take_posted(adapter);
         while packets < most && !adapter.is_awaited() {
             let Some(core) = self.schedule.pop() else { break };
             let (count, end) = self.transmit(adapter, &core, now);
@@ -78,7 +78,7 @@ impl Driver {
                 }
             }
             if !self.schedule.has_ready() {
-                self.schedule.take_posted(&adapter.posted);
+                self.take_posted(adapter);
                 self.resume_rings(adapter);
             }
         }
@@ -115,7 +115,7 @@ impl Driver {
             inner.ring = Some(route);
             let lost = core.publish_completions(inner, adapter, now).lost;
             self.update(core, inner, lost);
-            self.schedule.set_timer(core, inner);
+            self.set_timer(core, inner);
             return turn;
         }
         let _guard = Uncancellable::new();
@@ -146,7 +146,7 @@ impl Driver {
                 end = TurnEnd::Over;
             }
         }
-        self.schedule.set_timer(core, inner);
+        self.set_timer(core, inner);
         (packets, end)
     }
 

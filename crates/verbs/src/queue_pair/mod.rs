@@ -206,7 +206,7 @@ impl QueuePair {
             stats: QpStats::new(&adapter.counters, &settings, belongs),
             endpoint: Endpoint::new(settings),
             route: None,
-            timer: None,
+            membership: Default::default(),
             receiver: None,
             flow: Default::default(),
             ring: None,
@@ -226,8 +226,7 @@ impl QueuePair {
             receive_completions: options.recv_cq.share(),
             receives,
             events: Arc::clone(&context.events),
-            queued: AtomicBool::new(false),
-            owes: AtomicBool::new(false),
+            marks: Default::default(),
             awaited_ring: AtomicU64::new(0),
             waiting: Default::default(),
         });

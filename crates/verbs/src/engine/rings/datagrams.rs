@@ -110,7 +110,8 @@ impl Driver {
             }
             Written::Full => match wait_for_ring(adapter, core, &route.to, &mut producer) {
                 TurnEnd::Done => {
-                    self.schedule.wake_at(core, inner, now + PATIENCE);
+                    let until = Some(now + PATIENCE);
+                    self.schedule.set_timer(core, &mut inner.membership, until);
                     Sent::Nothing
                 }
                 // Space has become available in the meantime.

@@ -1,0 +1,87 @@
+//! What the device core remembers about a queue pair (QP), and how it reaches it.
+
+use core::ops::Deref;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use ferroce_proto::time::Instant;
+use ferroce_wire::number::Qpn;
+
+/// A QP that can be scheduled: the object of the embedder that a [`Handle`] points to.
+pub trait Schedulable {
+    /// The QPN. No two QPs of a device have the same at a time.
+    fn number(&self) -> Qpn;
+
+    /// The marks of this QP.
+    fn marks(&self) -> &Marks;
+}
+
+/// A shared pointer to a QP, such as `Arc<T>` or `Rc<T>`.
+pub trait Handle: Clone + Deref<Target: Schedulable> {}
+
+impl<T: Clone + Deref<Target: Schedulable>> Handle for T {}
+
+/// What the device core remembers about a QP and changes without the QP's lock: another QP's event may queue it, while
+/// that other QP is locked. Only the thread that owns the device changes it, apart from the mark that the QP is queued,
+/// which threads that post set as well.
+#[derive(Debug, Default)]
+pub struct Marks {
+    /// It is in the list of QPs that may have packets to send.
+    queued: AtomicBool,
+    /// It is in the list of QPs that owe ACKs.
+    owes: AtomicBool,
+}
+
+impl Marks {
+    /// Marks the QP as queued and returns whether the caller has to queue it.
+    ///
+    /// The mark is removed before the QP is locked to be served. So a thread that has changed the QP since, under its
+    /// lock, sees that the mark is gone, and a mark that is still there needs no locked instruction.
+    #[inline]
+    pub fn enqueue(&self) -> bool {
+        !self.queued.load(Ordering::Relaxed) && !self.queued.swap(true, Ordering::AcqRel)
+    }
+
+    #[inline]
+    pub(crate) fn dequeue(&self) {
+        self.queued.store(false, Ordering::Release);
+    }
+
+    /// Whether the QP is queued, so that it will be served.
+    #[inline]
+    pub fn is_queued(&self) -> bool {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set_owes(&self, owes: bool) -> bool {
+        let before = self.owes();
+        self.owes.store(owes, Ordering::Relaxed);
+        before
+    }
+
+    #[inline]
+    pub(crate) fn owes(&self) -> bool {
+        self.owes.load(Ordering::Relaxed)
+    }
+}
+
+/// What the device core remembers about a QP and changes only under the QP's lock.
+#[derive(Debug, Default)]
+pub struct Membership {
+    /// The earliest of its entries in the timer heap; all others are stale.
+    pub(crate) timer: Option<Instant>,
+}
+
+impl Membership {
+    /// Whether an entry of the timer heap wakes the QP at this time or before.
+    pub fn is_armed(&self, deadline: Instant) -> bool {
+        self.timer.is_some_and(|timer| timer <= deadline)
+    }
+
+    /// Takes the timer whose entry has this time out of the heap. Returns false if it was replaced by an earlier one, which
+    /// was handled.
+    #[inline]
+    pub fn take_timer(&mut self, time: Instant) -> bool {
+        self.timer.take_if(|timer| *timer == time).is_some()
+    }
+}

@@ -1,0 +1,29 @@
+//! QPs without transports.
+
+use std::rc::Rc;
+use std::vec::Vec;
+
+use ferroce_wire::number::Qpn;
+
+use crate::{Marks, Schedulable};
+
+#[derive(Debug)]
+pub(crate) struct QueuePair {
+    number: Qpn,
+    marks: Marks,
+}
+
+impl Schedulable for QueuePair {
+    fn number(&self) -> Qpn {
+        self.number
+    }
+
+    fn marks(&self) -> &Marks {
+        &self.marks
+    }
+}
+
+pub(crate) fn queue_pairs(count: usize) -> Vec<Rc<QueuePair>> {
+    let queue_pair = |number| QueuePair { number: Qpn(number), marks: Marks::default() };
+    (0..count as u32).map(|number| Rc::new(queue_pair(number))).collect()
+}
