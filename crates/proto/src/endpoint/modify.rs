@@ -211,7 +211,8 @@ impl<R: Copy> Endpoint<R> {
         self.follow_transport();
     }
 
-    fn fault(&self) -> Option<Fault> {
+    /// Why it entered SQE or ERR.
+    pub fn fault(&self) -> Option<Fault> {
         match &self.transport {
             Transport::Reliable(queue_pair) => queue_pair.fault(),
             Transport::Unreliable(queue_pair) => queue_pair.fault(),

@@ -325,6 +325,15 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
+    /// Whether the peer of an RC or XRC QP owes an ACK or a response: a packet that was sent since it last went back
+    /// requested one.
+    pub fn awaits_ack(&self) -> bool {
+        match &self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.awaits_ack(),
+            _ => false,
+        }
+    }
+
     /// What [`Endpoint::poll_transmit`] could return now.
     #[inline]
     pub fn pending(&self) -> Pending {

@@ -1,8 +1,8 @@
 //! One host with very many connections, of which few are busy: measures memory per idle connection and time per
 //! message.
 
-use ferroce_proto::congestion::Congestion;
 use ferroce_proto::memory::AccessFlags;
+use ferroce_proto::qp::ServiceType;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
@@ -12,7 +12,6 @@ use super::host::{Endpoint, EndpointRq, PendingSetup, QpConfig, RdmaHost, Work};
 use super::layout::{address, qpn};
 use super::management::QpControl;
 use super::memory::{BASE, PD, key, local};
-use super::plan::reliable;
 use crate::fabric::Fabric;
 use crate::host::HostId;
 use crate::scenario::Scenario;
@@ -65,10 +64,10 @@ impl ManyConnections {
     fn add(&self, host: &mut RdmaHost, other: usize, peer: usize, messages: u32) {
         let endpoint =
             host.add_endpoint(Endpoint::new(address(other), EndpointRq::Own(ReceiveQueue::new(0))));
-        let mut config = reliable(qpn(endpoint), 1024, Psn(0));
-        config.destination = qpn(peer);
-        config.congestion = Congestion::default();
-        config.send_capacity = self.messages as usize;
+        let service = ServiceType::ReliableConnection;
+        let mut config = QpConfig::new(service, qpn(endpoint), 1024, Psn(0));
+        config.set_peer(qpn(peer), Psn(0), 1024);
+        config.settings.capabilities.max_send_wr = self.messages;
         let request = |id: u32| {
             let remote = RemoteAddress { address: VirtualAddress(BASE), key: RKey(key(0)) };
             let operation = Operation::Write { remote, immediate: None };
@@ -76,7 +75,7 @@ impl ManyConnections {
             SendRequest::new(WorkId(u64::from(id)), operation, data)
         };
         host.endpoints[endpoint].pending = Some(Box::new(PendingSetup {
-            config: QpConfig::Reliable(config),
+            config,
             window_binds: Vec::new(),
             work: Work::Connected((0..messages).map(request).collect()),
         }));

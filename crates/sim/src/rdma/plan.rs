@@ -1,15 +1,12 @@
 //! Draws connections, services and programs from the seed before the run.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use ferroce_proto::memory::AccessFlags;
-use ferroce_proto::rc::Role;
+use ferroce_proto::qp::ServiceType;
 use ferroce_proto::receive::{ReceiveQueue, XrcDomain, XrcProperties};
 use ferroce_proto::time::Instant;
-use ferroce_proto::{rc, uc, ud};
-use ferroce_wire::number::{PKey, Psn, Qpn};
-use ferroce_wire::syndrome::RnrTimer;
+use ferroce_wire::number::{Psn, Qpn};
 
 use super::host::{Endpoint, EndpointRq, PendingSetup, QpConfig, RdmaHost, Srq, Work};
 use super::layout::{GUARD_BYTES, RC_SRQ, XRC_DOMAIN, address, qpn};
@@ -216,17 +213,11 @@ impl ConnectionPlanner<'_> {
         let endpoints: Vec<_> = std::iter::once(active).chain(passive).collect();
         let mut work = Some(work);
         for id in &endpoints {
-            let config = ud::Config {
-                number: qpn(id.index),
-                queue_key: program::QUEUE_KEY,
-                partition: PKey(0xffff),
-                pd: PD,
-                mtu,
-                send_psn: self.psn(),
-                send_capacity: self.workload.requests as usize,
-                group_capacity: 1,
-            };
-            let config = QpConfig::Datagram(config, group.filter(|_| *id != active));
+            let service = ServiceType::UnreliableDatagram;
+            let mut config = QpConfig::new(service, qpn(id.index), mtu, self.psn());
+            config.attributes.queue_key = Some(program::QUEUE_KEY);
+            config.settings.capabilities.max_send_wr = self.workload.requests;
+            config.group = group.filter(|_| *id != active);
             // The first endpoint sends.
             let work = Work::Datagrams(work.take().unwrap_or_default());
             let waiting = PendingSetup { config, window_binds: Vec::new(), work };
@@ -244,59 +235,19 @@ impl ConnectionPlanner<'_> {
 
     /// Returns the configuration of an endpoint whose peer is not known yet.
     fn config(&mut self, side: usize, number: Qpn, mtu: u16, send_psn: Psn, depth: u8) -> QpConfig {
-        let partition = PKey(0xffff);
-        let send_capacity = self.workload.requests as usize + 2;
-        if self.service == Service::Unreliable {
-            return QpConfig::Unreliable(uc::Config {
-                number,
-                destination: Qpn(0),
-                partition,
-                pd: PD,
-                mtu,
-                send_psn,
-                receive_psn: Psn(0),
-                access: REMOTE,
-                send_capacity,
-            });
-        }
-        let role = match (self.service, side) {
-            (Service::Extended, 0) => Role::Initiator,
-            (Service::Extended, _) => Role::Target(XRC_DOMAIN),
-            _ => Role::Both,
+        let service = match (self.service, side) {
+            (Service::Unreliable, _) => ServiceType::UnreliableConnection,
+            (Service::Extended, 0) => ServiceType::XrcInitiator,
+            (Service::Extended, _) => ServiceType::XrcTarget,
+            _ => ServiceType::ReliableConnection,
         };
-        let config = reliable(number, mtu, send_psn);
-        QpConfig::Reliable(rc::Config {
-            role,
-            max_rd_atomic: 1 + self.random.below(u64::from(depth)) as u8,
-            max_dest_rd_atomic: depth,
-            congestion: self.workload.congestion.to_config(),
-            keepalive: None,
-            send_capacity,
-            ..config
-        })
-    }
-}
-
-/// Returns an RC configuration with default attributes, whose peer is not known yet.
-pub(super) fn reliable(number: Qpn, mtu: u16, send_psn: Psn) -> rc::Config {
-    rc::Config {
-        role: Role::Both,
-        number,
-        destination: Qpn(0),
-        partition: PKey(0xffff),
-        pd: PD,
-        mtu,
-        send_psn,
-        receive_psn: Psn(0),
-        timeout: Some(Duration::from_millis(1)),
-        retry_count: 7,
-        rnr_retry: 7,
-        rnr_timer: RnrTimer::at_least(Duration::from_micros(20)),
-        max_rd_atomic: 8,
-        max_dest_rd_atomic: 8,
-        access: REMOTE,
-        congestion: Default::default(),
-        keepalive: None,
-        send_capacity: 16,
+        let mut config = QpConfig::new(service, number, mtu, send_psn);
+        config.settings.capabilities.max_send_wr = self.workload.requests + 2;
+        if self.service != Service::Unreliable {
+            config.settings.congestion = self.workload.congestion.to_config();
+            config.attributes.max_rd_atomic = Some(1 + self.random.below(u64::from(depth)) as u8);
+            config.attributes.max_dest_rd_atomic = Some(depth);
+        }
+        config
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ferroce_proto::congestion::{Congestion, cost};
 use ferroce_proto::memory::AccessFlags;
-use ferroce_proto::rc;
+use ferroce_proto::qp::ServiceType;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
@@ -14,7 +14,6 @@ use super::host::{Endpoint, EndpointRq, PendingSetup, QpConfig, RdmaHost, Work};
 use super::layout::{address, qpn};
 use super::management::QpControl;
 use super::memory::{BASE, PD, key, local};
-use super::plan::reliable;
 use crate::fabric::Fabric;
 use crate::limit::Outcome;
 use crate::scenario::Scenario;
@@ -39,7 +38,7 @@ impl Transfer {
         const WINDOW_PACKETS: usize = 64;
         let window = cost(WINDOW_PACKETS * usize::from(self.mtu), WINDOW_PACKETS);
         self.run_over(self.scenario.settings(self.seed, 2), |config| {
-            config.congestion = Congestion::Window(window);
+            config.settings.congestion = Congestion::Window(window);
         })
     }
 
@@ -47,7 +46,7 @@ impl Transfer {
     pub(super) fn run_over(
         &self,
         settings: Settings,
-        edit: impl Fn(&mut rc::Config),
+        edit: impl Fn(&mut QpConfig),
     ) -> Option<Duration> {
         const WRITE_LEN: u32 = 64 << 10;
         let wanted = self.bytes.div_ceil(WRITE_LEN) as usize;
@@ -64,17 +63,18 @@ impl Transfer {
             let mut host = RdmaHost::new(address(side));
             let access = AccessFlags::REMOTE_WRITE | AccessFlags::LOCAL_WRITE;
             host.memory.add(vec![side as u8; WRITE_LEN as usize], PD, access);
-            let mut config = reliable(qpn(0), self.mtu, Psn(0));
-            config.destination = qpn(0);
+            let service = ServiceType::ReliableConnection;
+            let mut config = QpConfig::new(service, qpn(0), self.mtu, Psn(0));
+            config.set_peer(qpn(0), Psn(0), self.mtu);
             edit(&mut config);
-            config.send_capacity = wanted;
+            config.settings.capabilities.max_send_wr = wanted as u32;
             let endpoint = host.add_endpoint(Endpoint::new(
                 address(1 - side),
                 EndpointRq::Own(ReceiveQueue::new(0)),
             ));
             let count = if side == 0 { wanted as u32 } else { 0 };
             host.endpoints[endpoint].pending = Some(Box::new(PendingSetup {
-                config: QpConfig::Reliable(config),
+                config,
                 window_binds: Vec::new(),
                 work: Work::Connected((0..count).map(request).collect()),
             }));

@@ -3,62 +3,104 @@
 use std::net::Ipv4Addr;
 
 use ferroce_proto::budget::Budget;
+use ferroce_proto::congestion::Congestion;
+use ferroce_proto::endpoint::{OutboundPacket, Settings};
 use ferroce_proto::memory::Memory;
-use ferroce_proto::reason::Reason;
+use ferroce_proto::qp::{
+    AckTimeout, AddressVector, AttributeMask, Capabilities, ModifyError, PathMtu,
+    QueuePairAttributes, RnrRetry, RnrTimer, ServiceType, State, rule,
+};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
-use ferroce_proto::transmit::Transmit;
+use ferroce_proto::ud;
 use ferroce_proto::work::{Completion, SendRequest};
-use ferroce_proto::{rc, uc, ud};
 use ferroce_wire::address::Gid;
-use ferroce_wire::number::{Psn, Qpn};
+use ferroce_wire::number::{PKey, Psn, Qpn};
 
 use super::poster::Poster;
 use super::schedule::Entry;
+use crate::rdma::layout::XRC_DOMAIN;
+use crate::rdma::memory::{PD, REMOTE};
 
-/// The queue pair.
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant)] // Most are the large one, and a host has many.
-pub(in crate::rdma) enum Qp {
-    /// Not connected yet.
-    None,
-    /// RC, and both sides of XRC.
-    Reliable(rc::QueuePair),
-    Unreliable(uc::QueuePair),
-    Datagram(ud::QueuePair<Ipv4Addr>),
-}
+/// A QP whose datagrams are routed by the address of a host.
+pub(in crate::rdma) type QueuePair = ferroce_proto::endpoint::Endpoint<Ipv4Addr>;
 
-/// The configuration from which a QP is created when its connection is established.
+/// How a QP is created and connected.
 #[derive(Clone, Debug)]
-pub(in crate::rdma) enum QpConfig {
-    Reliable(rc::Config),
-    Unreliable(uc::Config),
-    Datagram(ud::Config, Option<Ipv4Addr>),
+pub(in crate::rdma) struct QpConfig {
+    pub(in crate::rdma) settings: Settings,
+    /// The attributes of all transitions from RESET to RTS. The peer's may not be known yet.
+    pub(in crate::rdma) attributes: QueuePairAttributes,
+    /// A multicast group of a UD QP.
+    pub(in crate::rdma) group: Option<Ipv4Addr>,
 }
 
 impl QpConfig {
-    /// Sets the peer's QPN and first PSN, and the path MTU.
-    pub(in crate::rdma) fn set_peer(&mut self, qpn: Qpn, psn: Psn, path_mtu: u16) {
-        match self {
-            Self::Reliable(rc::Config { destination, receive_psn, mtu, .. })
-            | Self::Unreliable(uc::Config { destination, receive_psn, mtu, .. }) => {
-                (*destination, *receive_psn, *mtu) = (qpn, psn, path_mtu);
-            }
-            Self::Datagram(..) => {}
-        }
+    /// A configuration with default attributes, whose peer is not known yet.
+    pub(in crate::rdma) fn new(service: ServiceType, number: Qpn, mtu: u16, psn: Psn) -> Self {
+        let settings = Settings {
+            service,
+            number,
+            pd: PD,
+            capabilities: Capabilities { max_send_wr: 16, ..Capabilities::default() },
+            signal_all: false,
+            shared_receives: false,
+            xrc: XRC_DOMAIN,
+            partition: PKey(0xffff),
+            port_mtu: mtu,
+            groups: 1,
+            congestion: Congestion::default(),
+            keepalive: None,
+        };
+        let attributes = QueuePairAttributes {
+            access: Some(REMOTE),
+            partition: Some(0),
+            port: Some(1),
+            path: Some(AddressVector { port: 1, ..AddressVector::default() }),
+            path_mtu: PathMtu::from_bytes(usize::from(mtu)),
+            // 1 ms.
+            timeout: Some(AckTimeout(8)),
+            retry_count: Some(7),
+            rnr_retry: Some(RnrRetry(7)),
+            min_rnr_timer: Some(RnrTimer::at_least(std::time::Duration::from_micros(20))),
+            max_rd_atomic: Some(8),
+            max_dest_rd_atomic: Some(8),
+            send_psn: Some(psn),
+            ..QueuePairAttributes::default()
+        };
+        Self { settings, attributes, group: None }
     }
 
-    pub(super) fn build(&self) -> Qp {
-        match self {
-            Self::Reliable(config) => Qp::Reliable(rc::QueuePair::new(config.clone())),
-            Self::Unreliable(config) => Qp::Unreliable(uc::QueuePair::new(config.clone())),
-            Self::Datagram(config, group) => {
-                let mut qp = ud::QueuePair::new(config.clone());
-                // The capacity is one group.
-                let _ = group.map(|group| qp.attach(Gid::from_ip(group.into())));
-                Qp::Datagram(qp)
-            }
+    /// Sets the peer's QPN and first PSN, and the path MTU.
+    pub(in crate::rdma) fn set_peer(&mut self, qpn: Qpn, psn: Psn, mtu: u16) {
+        let set = &mut self.attributes;
+        (set.destination, set.receive_psn) = (Some(qpn), Some(psn));
+        set.path_mtu = PathMtu::from_bytes(usize::from(mtu)).or(set.path_mtu);
+    }
+
+    /// Creates the QP, and connects it.
+    pub(in crate::rdma) fn build(&self) -> QueuePair {
+        let mut qp = QueuePair::new(self.settings.clone());
+        if let (Some(group), Some(datagram)) = (self.group, qp.datagram()) {
+            // The capacity is one group.
+            let _ = datagram.attach(Gid::from_ip(group.into()));
         }
+        let connected = self.connect(&mut qp);
+        debug_assert!(connected.is_ok(), "{connected:?}");
+        qp
+    }
+
+    /// Changes a QP from RESET to RTS, with the attributes that each transition accepts.
+    pub(in crate::rdma) fn connect(&self, qp: &mut QueuePair) -> Result<(), ModifyError> {
+        for to in [State::Init, State::ReadyToReceive, State::ReadyToSend] {
+            let mut change = self.attributes;
+            if let Some(rule) = rule(self.settings.service, qp.state(), to) {
+                change.clear(AttributeMask::ALL - rule.required - rule.optional);
+            }
+            change.state = Some(to);
+            qp.modify(&change)?;
+        }
+        Ok(())
     }
 }
 
@@ -91,7 +133,8 @@ pub(in crate::rdma) struct PendingSetup {
 
 #[derive(Debug)]
 pub(in crate::rdma) struct Endpoint {
-    pub(in crate::rdma) qp: Qp,
+    /// `None` until it is connected.
+    pub(in crate::rdma) qp: Option<QueuePair>,
     pub(in crate::rdma) rq: EndpointRq,
     pub(in crate::rdma) peer: Ipv4Addr,
     pub(in crate::rdma) pending: Option<Box<PendingSetup>>,
@@ -109,7 +152,7 @@ pub(in crate::rdma) struct Endpoint {
 impl Endpoint {
     pub(in crate::rdma) fn new(peer: Ipv4Addr, rq: EndpointRq) -> Self {
         Self {
-            qp: Qp::None,
+            qp: None,
             rq,
             peer,
             pending: None,
@@ -122,32 +165,13 @@ impl Endpoint {
         }
     }
 
-    /// Returns the next packet and its destination address.
+    /// Returns the next packet.
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
         memory: &mut impl Memory,
-    ) -> Option<(Ipv4Addr, Transmit<'_>)> {
-        match &mut self.qp {
-            Qp::None => None,
-            Qp::Reliable(qp) => {
-                Some((self.peer, qp.poll_transmit(now, &mut { Budget::UNLIMITED }, memory)?))
-            }
-            Qp::Unreliable(qp) => Some((self.peer, qp.poll_transmit(memory)?)),
-            Qp::Datagram(qp) => {
-                let datagram = qp.poll_transmit()?;
-                Some((datagram.route, datagram.transmit))
-            }
-        }
-    }
-
-    pub(super) fn handle_denied(&mut self, psn: Psn, local: bool, reason: Reason) {
-        match &mut self.qp {
-            Qp::None => {}
-            Qp::Reliable(qp) => qp.handle_denied(psn, local, reason),
-            Qp::Unreliable(qp) => qp.handle_denied(psn, reason),
-            Qp::Datagram(qp) => qp.handle_denied(psn, reason),
-        }
+    ) -> Option<OutboundPacket<'_, Ipv4Addr>> {
+        self.qp.as_mut()?.poll_transmit(now, &mut { Budget::UNLIMITED }, memory)
     }
 
     /// Returns when the QP's timer expires or the next list is posted.
@@ -157,22 +181,17 @@ impl Endpoint {
     }
 
     fn qp_timeout(&self) -> Option<Instant> {
-        match &self.qp {
-            Qp::Reliable(qp) => qp.poll_timeout(),
-            _ => None,
-        }
+        self.qp.as_ref()?.poll_timeout()
     }
 
     /// Handles what is due. Returns whether the QP may have a packet to send, and does not hold it back.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
         let expired = self.qp_timeout().is_some_and(|deadline| deadline <= now);
-        if let (true, Qp::Reliable(qp)) = (expired, &mut self.qp) {
+        let Some(qp) = &mut self.qp else { return false };
+        if expired {
             qp.handle_timeout(now);
         }
-        let rings = match &mut self.poster {
-            Some(poster) => poster.post_due(now, &mut self.qp),
-            None => false,
-        };
+        let rings = self.poster.as_mut().is_some_and(|poster| poster.post_due(now, qp));
         self.collect();
         expired || rings
     }
@@ -193,71 +212,42 @@ impl Endpoint {
             return None;
         }
         let timed = self.qp_timeout().is_some_and(|deadline| self.entry.is_armed(deadline));
-        let bounded = timed || matches!(&self.qp, Qp::Reliable(qp) if qp.awaits_ack());
+        let bounded = timed || self.qp.as_ref().is_some_and(QueuePair::awaits_ack);
         Some(held).filter(|_| !bounded)
+    }
+
+    fn state(&self) -> State {
+        self.qp.as_ref().map_or(State::Reset, QueuePair::state)
     }
 
     /// Whether the QP is in the error state, and not only its SQ.
     pub(in crate::rdma) fn in_error(&self) -> bool {
-        match &self.qp {
-            Qp::None => false,
-            Qp::Reliable(qp) => qp.fault().is_some(),
-            Qp::Unreliable(qp) => {
-                matches!(qp.fault(), Some(uc::Fault::Responder | uc::Fault::Owner))
-            }
-            Qp::Datagram(qp) => {
-                matches!(qp.fault(), Some(ud::Fault::Responder | ud::Fault::Owner))
-            }
-        }
+        self.state() == State::Error
     }
 
     /// Whether the SQ has stopped executing requests.
     pub(in crate::rdma) fn send_stopped(&self) -> bool {
-        match &self.qp {
-            Qp::None => false,
-            Qp::Reliable(qp) => qp.fault().is_some(),
-            Qp::Unreliable(qp) => qp.fault().is_some(),
-            Qp::Datagram(qp) => qp.fault().is_some(),
-        }
+        matches!(self.state(), State::Error | State::SendQueueError)
     }
 
     /// Moves the QP to the error state.
     pub(super) fn close(&mut self) {
-        match &mut self.qp {
-            Qp::None => {}
-            Qp::Reliable(qp) => qp.handle_error(),
-            Qp::Unreliable(qp) => qp.handle_error(),
-            Qp::Datagram(qp) => qp.handle_error(),
+        if let Some(qp) = &mut self.qp {
+            let change =
+                QueuePairAttributes { state: Some(State::Error), ..QueuePairAttributes::default() };
+            // Possible in every state.
+            let _ = qp.modify(&change);
         }
     }
 
     /// Collects the completions. In the error state, requests in its own RQ are flushed (IBA 10.3.1.7).
     pub(super) fn collect(&mut self) {
-        if self.in_error() {
-            if let EndpointRq::Own(queue) = &mut self.rq {
-                match &mut self.qp {
-                    Qp::None => {}
-                    Qp::Reliable(qp) => qp.flush_receives(queue),
-                    Qp::Unreliable(qp) => qp.flush_receives(queue),
-                    Qp::Datagram(qp) => qp.flush_receives(queue),
-                }
-            }
+        let Some(qp) = &mut self.qp else { return };
+        self.send_completions.extend(std::iter::from_fn(|| qp.poll_send_completion()));
+        self.receive_completions.extend(std::iter::from_fn(|| qp.poll_receive_completion()));
+        if let EndpointRq::Own(queue) = &mut self.rq {
+            self.receive_completions.extend(std::iter::from_fn(|| qp.flush_receive(queue)));
         }
-        let (sent, received) = (&mut self.send_completions, &mut self.receive_completions);
-        match &mut self.qp {
-            Qp::None => {}
-            Qp::Reliable(qp) => {
-                sent.extend(std::iter::from_fn(|| qp.poll_send_completion()));
-                received.extend(std::iter::from_fn(|| qp.poll_receive_completion()));
-            }
-            Qp::Unreliable(qp) => {
-                sent.extend(std::iter::from_fn(|| qp.poll_send_completion()));
-                received.extend(std::iter::from_fn(|| qp.poll_receive_completion()));
-            }
-            Qp::Datagram(qp) => {
-                sent.extend(std::iter::from_fn(|| qp.poll_send_completion()));
-                received.extend(std::iter::from_fn(|| qp.poll_receive_completion()));
-            }
-        }
+        while qp.poll_event().is_some() {}
     }
 }

@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use ferroce_proto::budget::Budget;
+use ferroce_proto::endpoint::InboundPacket;
 use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
@@ -17,7 +18,7 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Psn, Qpn, RKey};
 use ferroce_wire::packet::Packet;
 
-pub(super) use endpoint::{Endpoint, EndpointRq, PendingSetup, Qp, QpConfig, Work};
+pub(super) use endpoint::{Endpoint, EndpointRq, PendingSetup, QpConfig, QueuePair, Work};
 use poster::Poster;
 use schedule::Schedule;
 
@@ -117,22 +118,19 @@ impl RdmaHost {
             }
             (EndpointRq::Xrc, None) => None,
         };
-        match (&mut endpoint.qp, queue) {
-            (Qp::None, _) => return,
-            (Qp::Reliable(qp), queue) => {
-                qp.handle_packet(now, packet, received.marked, queue, &mut self.memory);
-            }
-            (Qp::Unreliable(qp), Some(queue)) => {
-                qp.handle_packet(packet, queue, &mut self.memory);
-            }
-            (Qp::Datagram(qp), Some(queue)) => {
-                let destination = Gid::from_ip(Ipv4Addr::from(received.ip.destination.0).into());
-                let header = Some(received.route_header());
-                let envelope = ud::Envelope { destination, header };
-                qp.handle_packet(packet, &envelope, queue, &mut self.memory);
-            }
-            (Qp::Unreliable(_) | Qp::Datagram(_), None) => {}
-        }
+        let Some(qp) = &mut endpoint.qp else { return };
+        let envelope = ud::Envelope {
+            destination: Gid::from_ip(Ipv4Addr::from(received.ip.destination.0).into()),
+            header: Some(received.route_header()),
+        };
+        let inbound = InboundPacket {
+            time: now,
+            packet,
+            packets: 1,
+            marked: received.marked,
+            envelope: &envelope,
+        };
+        qp.handle_packet(&inbound, queue, &mut self.memory);
         endpoint.collect();
         endpoint.packet_received = true;
         self.schedule.wake(index, &mut endpoint.entry);
@@ -164,15 +162,15 @@ impl QpControl for RdmaHost {
     fn open(&mut self, now: Instant, index: usize) {
         let Some(endpoint) = self.endpoints.get_mut(index) else { return };
         let Some(pending) = &mut endpoint.pending else { return };
-        if !matches!(endpoint.qp, Qp::None) {
+        if endpoint.qp.is_some() {
             return;
         }
-        endpoint.qp = pending.config.build();
-        if let QpConfig::Datagram(_, Some(group)) = pending.config {
+        let qp = endpoint.qp.insert(pending.config.build());
+        if let Some(group) = pending.config.group {
             self.groups.entry(group).or_default().push(index);
         }
         let window_binds = std::mem::take(&mut pending.window_binds);
-        if let (Qp::Reliable(qp), false) = (&mut endpoint.qp, window_binds.is_empty()) {
+        if !window_binds.is_empty() {
             for request in window_binds {
                 // The SQ has capacity for all of the program.
                 let _ = qp.post_send(request);
@@ -188,23 +186,20 @@ impl QpControl for RdmaHost {
     fn start(&mut self, now: Instant, index: usize) {
         let Some(endpoint) = self.endpoints.get_mut(index) else { return };
         let Some(mut pending) = endpoint.pending.take() else { return };
+        let Some(qp) = &mut endpoint.qp else { return };
         if let (Some(random), Work::Connected(work)) = (&self.posting, &mut pending.work) {
             let mut random = random.substream(index as u64);
             let poster = Poster::new(std::mem::take(work), now, &mut random);
-            endpoint.poster.insert(Box::new(poster)).post_due(now, &mut endpoint.qp);
+            endpoint.poster.insert(Box::new(poster)).post_due(now, qp);
         }
         // The SQ has capacity for all of the program, and all lengths are valid.
-        match (&mut endpoint.qp, pending.work) {
-            (Qp::Reliable(qp), Work::Connected(work)) => {
+        match pending.work {
+            Work::Connected(work) => {
                 work.into_iter().for_each(|request| _ = qp.post_send(request));
             }
-            (Qp::Unreliable(qp), Work::Connected(work)) => {
-                work.into_iter().for_each(|request| _ = qp.post_send(request));
+            Work::Datagrams(work) => {
+                work.into_iter().for_each(|request| _ = qp.post_datagram(request));
             }
-            (Qp::Datagram(qp), Work::Datagrams(work)) => {
-                work.into_iter().for_each(|request| _ = qp.post_send(request));
-            }
-            _ => {}
         }
         self.schedule.wake(index, &mut endpoint.entry);
     }
@@ -282,13 +277,15 @@ impl Host for RdmaHost {
             let endpoint = &mut self.endpoints[index];
             Schedule::clear_ready(&mut endpoint.entry);
             endpoint.release();
-            let Some((to, transmit)) = endpoint.poll_transmit(now, &mut self.memory) else {
+            let peer = endpoint.peer;
+            let Some(outbound) = endpoint.poll_transmit(now, &mut self.memory) else {
                 // Local operations may have completed.
                 endpoint.collect();
                 let deadline = endpoint.poll_timeout();
                 self.schedule.arm(index, &mut endpoint.entry, deadline);
                 continue;
             };
+            let (to, transmit) = (outbound.route.unwrap_or(peer), outbound.transmit);
             let (bth, extensions) = (transmit.bth, transmit.extensions);
             let encoded = transmit.encode(&self.memory, &mut self.buffer);
             let encoded = encoded.map_err(|error| (error, transmit.explain(error, &self.memory)));
@@ -296,9 +293,11 @@ impl Host for RdmaHost {
             let length = match encoded {
                 Ok(length) => length,
                 Err((error, reason)) => {
-                    if !matches!(error, EncodeError::Duplicate(_)) {
+                    if let (Some(qp), false) =
+                        (&mut endpoint.qp, matches!(error, EncodeError::Duplicate(_)))
+                    {
                         let local = matches!(error, EncodeError::Local(_));
-                        endpoint.handle_denied(bth.psn, local, reason);
+                        qp.handle_denied(bth.psn, local, reason);
                     }
                     endpoint.collect();
                     continue;

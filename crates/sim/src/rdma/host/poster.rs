@@ -11,7 +11,7 @@ use ferroce_proto::doorbell::{Doorbell, Ring};
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::SendRequest;
 
-use super::endpoint::Qp;
+use super::endpoint::QueuePair;
 use crate::random::Random;
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Poster {
     }
 
     /// Posts the lists that are due. Returns whether the QP is to be polled for packets.
-    pub(super) fn post_due(&mut self, now: Instant, qp: &mut Qp) -> bool {
+    pub(super) fn post_due(&mut self, now: Instant, qp: &mut QueuePair) -> bool {
         let mut rings = false;
         while self.due().is_some_and(|due| due <= now) {
             let Some((_, list)) = self.lists.pop_front() else { break };
@@ -54,19 +54,14 @@ impl Poster {
         rings
     }
 
-    fn post(&mut self, list: Vec<SendRequest>, qp: &mut Qp) -> Ring {
+    fn post(&mut self, list: Vec<SendRequest>, qp: &mut QueuePair) -> Ring {
         let count = list.len();
         let bytes = list.iter().map(|request| request.data.len()).sum();
         for request in list {
             // The SQ has capacity for all of the program, and all lengths are valid.
-            _ = match qp {
-                Qp::Reliable(qp) => qp.post_send(request),
-                Qp::Unreliable(qp) => qp.post_send(request),
-                Qp::Datagram(_) | Qp::None => Ok(()),
-            };
+            let _ = qp.post_send(request);
         }
-        let has_unacknowledged = matches!(qp, Qp::Reliable(qp) if qp.has_unacknowledged());
-        let ring = self.doorbell.post(count, bytes, has_unacknowledged);
+        let ring = self.doorbell.post(count, bytes, qp.has_unacknowledged());
         if ring == Ring::Later {
             self.held += count as u64;
         }

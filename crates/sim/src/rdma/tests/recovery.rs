@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ferroce_proto::congestion::Congestion;
+use ferroce_proto::qp::AckTimeout;
 
 use crate::probability::Probability;
 use crate::rdma::Transfer;
@@ -27,8 +28,9 @@ fn goodput(loss: f64) -> f64 {
     let transfer = |seed| Transfer { scenario: Scenario::Clean, seed, mtu: 4096, bytes };
     let times = (0..8).map(|seed| {
         let time = transfer(seed).run_over(fast_link(loss), |config| {
-            config.congestion = Congestion::Window(4 << 20);
-            config.timeout = Some(Duration::from_millis(67));
+            config.settings.congestion = Congestion::Window(4 << 20);
+            // 67 ms.
+            config.attributes.timeout = Some(AckTimeout(14));
         });
         time.expect("the transfer succeeds").as_secs_f64()
     });

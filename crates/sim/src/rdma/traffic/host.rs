@@ -6,10 +6,11 @@ use std::net::Ipv4Addr;
 
 use ferroce_proto::budget::Budget;
 use ferroce_proto::counters::Counters;
+use ferroce_proto::endpoint::InboundPacket;
 use ferroce_proto::memory::Sge;
-use ferroce_proto::rc;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
+use ferroce_proto::ud::Envelope;
 use ferroce_proto::work::{
     Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, SgList, Status, WorkId,
 };
@@ -22,6 +23,7 @@ use super::plan::{Gate, PlannedFlow};
 use crate::host::{Destination, Host};
 use crate::rdma::frame::{ReceivedPacket, emit_with_ecn};
 use crate::rdma::host::schedule::{Entry, Schedule};
+use crate::rdma::host::{QpConfig, QueuePair};
 use crate::rdma::layout::FIRST_QPN;
 
 /// Receive requests of each QP, for immediate data. Each is posted again as soon as it has completed.
@@ -33,7 +35,7 @@ static ZEROS: [u8; 4096] = [0; 4096];
 /// One end of a connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    qp: rc::QueuePair,
+    qp: QueuePair,
     rq: ReceiveQueue,
     peer: Ipv4Addr,
     /// The UDP source port, by which switches choose a path.
@@ -42,13 +44,13 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(config: rc::Config, peer: Ipv4Addr, port: u16) -> Self {
+    pub(super) fn new(config: &QpConfig, peer: Ipv4Addr, port: u16) -> Self {
         let mut rq = ReceiveQueue::new(RECEIVES);
         for id in 0..RECEIVES {
             // The capacity is that many.
             let _ = rq.post(ReceiveRequest { id: WorkId(id as u64), sg_list: SgList::NONE });
         }
-        Self { qp: rc::QueuePair::new(config), rq, peer, port, entry: Entry::default() }
+        Self { qp: config.build(), rq, peer, port, entry: Entry::default() }
     }
 }
 
@@ -165,7 +167,14 @@ impl Host for TrafficHost {
         let index = received.packet.bth.destination.0.wrapping_sub(FIRST_QPN) as usize;
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Connection { qp, rq, entry, .. } = connection;
-        qp.handle_packet(now, &received.packet, received.marked, Some(rq), &mut NoContents);
+        let inbound = InboundPacket {
+            time: now,
+            packet: &received.packet,
+            packets: 1,
+            marked: received.marked,
+            envelope: &Envelope::default(),
+        };
+        qp.handle_packet(&inbound, Some(rq), &mut NoContents);
         self.schedule.wake(index, entry);
         self.collect(now, index);
     }
@@ -199,11 +208,12 @@ impl Host for TrafficHost {
             let connection = &mut self.connections[index];
             Schedule::clear_ready(&mut connection.entry);
             let budget = &mut { Budget::UNLIMITED };
-            let Some(transmit) = connection.qp.poll_transmit(now, budget, &mut NoContents) else {
+            let Some(outbound) = connection.qp.poll_transmit(now, budget, &mut NoContents) else {
                 let deadline = connection.qp.poll_timeout();
                 self.schedule.arm(index, &mut connection.entry, deadline);
                 continue;
             };
+            let transmit = outbound.transmit;
             let (bth, extensions) = (transmit.bth, transmit.extensions);
             let payload_len = transmit.payload.len();
             self.schedule.wake(index, &mut connection.entry);

@@ -25,13 +25,14 @@ mod tests;
 use std::time::Duration;
 
 use ferroce_proto::congestion::{self, DcqcnParameters};
+use ferroce_proto::qp::{AckTimeout, ServiceType};
 use ferroce_proto::time::Instant;
 use ferroce_wire::ip::Ecn;
 use ferroce_wire::number::Psn;
 
 use super::frame::ECT0;
+use super::host::QpConfig;
 use super::layout::{address, qpn};
-use super::plan::reliable;
 use super::workload::Congestion;
 use crate::event_log::EventLog;
 use crate::fabric::Fabric;
@@ -169,14 +170,15 @@ impl Experiment {
     fn host(&self, number: usize, plan: HostPlan, random: &Random) -> TrafficHost {
         let mut ports = random.stream("ports");
         let connections = (plan.connections.iter().enumerate()).map(|(index, connection)| {
-            let mut config = reliable(qpn(index), self.mtu, Psn(0));
-            config.destination = qpn(connection.peer_index);
-            config.congestion = self.rate_control();
-            config.send_capacity = connection.flows.max(1);
-            config.timeout = Some(self.timeout);
+            let service = ServiceType::ReliableConnection;
+            let mut config = QpConfig::new(service, qpn(index), self.mtu, Psn(0));
+            config.set_peer(qpn(connection.peer_index), Psn(0), self.mtu);
+            config.settings.congestion = self.rate_control();
+            config.settings.capabilities.max_send_wr = connection.flows.max(1) as u32;
+            config.attributes.timeout = Some(AckTimeout::at_least(self.timeout));
             // From the dynamic range, and different for each connection: ECMP chooses paths by it.
             let port = 0xc000 | (ports.below(1 << 14) as u16);
-            Connection::new(config, address(connection.peer as usize), port)
+            Connection::new(&config, address(connection.peer as usize), port)
         });
         let mut starts = random.stream("starts");
         let at = plan.first.iter().map(|&flow| {

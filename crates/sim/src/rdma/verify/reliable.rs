@@ -1,10 +1,9 @@
 //! RC and XRC: all requests are executed exactly as posted, or the QP is in the error state.
 
-use ferroce_proto::rc;
+use ferroce_proto::qp::Fault;
 use ferroce_proto::work::{CompletionKind, Status};
 
 use super::{ExpectedMemory, ProgramResult, Verifier};
-use crate::rdma::host::Qp;
 use crate::rdma::plan::Connection;
 use crate::rdma::program::{Effect, Program};
 
@@ -64,13 +63,10 @@ impl Verifier<'_> {
             return;
         }
         let endpoint = self.endpoint(program.active);
-        let fault = endpoint.and_then(|endpoint| match &endpoint.qp {
-            Qp::Reliable(pair) => pair.fault(),
-            _ => None,
-        });
+        let fault = endpoint.and_then(|endpoint| endpoint.qp.as_ref()?.fault());
         let legitimate = match status {
             Status::RetryExceeded => out_of_reach,
-            Status::Flushed => fault != Some(rc::Fault::Requester),
+            Status::Flushed => fault != Some(Fault::Requester),
             _ => false,
         };
         if !legitimate {

@@ -1,8 +1,7 @@
 use std::net::Ipv4Addr;
 
-use ferroce_proto::budget::Budget;
 use ferroce_proto::doorbell::Ring;
-use ferroce_proto::rc;
+use ferroce_proto::qp::{AckTimeout, ServiceType};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::{Data, Operation, SendRequest, SgList, WorkId};
@@ -10,10 +9,9 @@ use ferroce_wire::number::Psn;
 
 use super::Poster;
 use crate::random::Random;
-use crate::rdma::host::{Endpoint, EndpointRq, Qp};
+use crate::rdma::host::{Endpoint, EndpointRq, QpConfig};
 use crate::rdma::layout::qpn;
 use crate::rdma::memory::{Regions, local};
-use crate::rdma::plan::reliable;
 
 fn send(id: u64) -> SendRequest {
     SendRequest::new(WorkId(id), Operation::SEND, Data::SgList(SgList::from(local(0, 0, 8))))
@@ -22,8 +20,10 @@ fn send(id: u64) -> SendRequest {
 /// An RC endpoint without an ACK timeout, so that no timer sends what is held back.
 fn endpoint() -> Endpoint {
     let mut endpoint = Endpoint::new(Ipv4Addr::LOCALHOST, EndpointRq::Own(ReceiveQueue::new(0)));
-    let config = rc::Config { timeout: None, ..reliable(qpn(0), 1024, Psn(0)) };
-    endpoint.qp = Qp::Reliable(rc::QueuePair::new(config));
+    let mut config = QpConfig::new(ServiceType::ReliableConnection, qpn(0), 1024, Psn(0));
+    config.attributes.timeout = Some(AckTimeout::NEVER);
+    config.set_peer(qpn(0), Psn(0), 1024);
+    endpoint.qp = Some(config.build());
     let poster = Poster::new(Vec::new(), Instant::ZERO, &mut Random::new(1));
     endpoint.poster = Some(Box::new(poster));
     endpoint
@@ -31,7 +31,7 @@ fn endpoint() -> Endpoint {
 
 /// Posts a request; `holds` overrules the state of the QP.
 fn post(endpoint: &mut Endpoint, holds: bool) {
-    let (Some(poster), Qp::Reliable(qp)) = (&mut endpoint.poster, &mut endpoint.qp) else {
+    let (Some(poster), Some(qp)) = (&mut endpoint.poster, &mut endpoint.qp) else {
         panic!("the endpoint has both");
     };
     qp.post_send(send(1)).unwrap();
@@ -53,9 +53,7 @@ fn a_request_that_is_held_back_on_its_own_is_stranded() {
 fn a_request_behind_one_in_flight_is_not_stranded() {
     let mut endpoint = endpoint();
     post(&mut endpoint, false);
-    let Qp::Reliable(qp) = &mut endpoint.qp else { panic!("it is RC") };
-    let budget = &mut { Budget::UNLIMITED };
-    while qp.poll_transmit(Instant::ZERO, budget, &mut Regions::default()).is_some() {}
+    while endpoint.poll_transmit(Instant::ZERO, &mut Regions::default()).is_some() {}
     endpoint.release();
     post(&mut endpoint, true);
     assert_eq!(endpoint.stranded(), None, "an ACK is due");
