@@ -4,6 +4,7 @@ use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use ferroce_proto::time::Instant;
+use ferroce_sync::QueuedMark;
 use ferroce_wire::number::Qpn;
 
 /// A QP that can be scheduled: the object of the embedder that a [`Handle`] points to.
@@ -26,30 +27,33 @@ impl<T: Clone + Deref<Target: Schedulable>> Handle for T {}
 #[derive(Debug, Default)]
 pub struct Marks {
     /// It is in the list of QPs that may have packets to send.
-    queued: AtomicBool,
+    queued: QueuedMark,
     /// It is in the list of QPs that owe ACKs.
     owes: AtomicBool,
 }
 
 impl Marks {
-    /// Marks the QP as queued and returns whether the caller has to queue it.
-    ///
-    /// The mark is removed before the QP is locked to be served. So a thread that has changed the QP since, under its
-    /// lock, sees that the mark is gone, and a mark that is still there needs no locked instruction.
+    /// The mark that the QP is queued, for the queue of the threads that do not own the device.
+    #[inline]
+    pub fn queued(&self) -> &QueuedMark {
+        &self.queued
+    }
+
+    /// Marks the QP as queued and returns whether the caller has to queue it; see [`QueuedMark::set`].
     #[inline]
     pub fn enqueue(&self) -> bool {
-        !self.queued.load(Ordering::Relaxed) && !self.queued.swap(true, Ordering::AcqRel)
+        self.queued.set()
     }
 
     #[inline]
     pub(crate) fn dequeue(&self) {
-        self.queued.store(false, Ordering::Release);
+        self.queued.clear();
     }
 
     /// Whether the QP is queued, so that it will be served.
     #[inline]
     pub fn is_queued(&self) -> bool {
-        self.queued.load(Ordering::Relaxed)
+        self.queued.is_set()
     }
 
     #[inline]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use ferroce_memory::Registry;
 use ferroce_proto::time::Instant;
-use ferroce_sync::Owned;
+use ferroce_sync::{Owned, PostedQueue};
 use ferroce_sys::{Socket, clock, random};
 use ferroce_wire::number::Qpn;
 
@@ -16,8 +16,8 @@ use super::link::Route;
 use super::management::Management;
 use super::outbox::Outbox;
 use super::port::Port;
+use super::queue_pair::Core;
 use super::rings::Rings;
-use super::schedule::Posted;
 use super::shards::Handle;
 use super::signals::Signals;
 use super::tables::{Objects, Tables};
@@ -50,7 +50,7 @@ pub(crate) struct Adapter {
     /// What only the thread that makes a pass may use.
     pub(super) driver: Owned<Driver>,
     /// What other threads leave for the next pass.
-    pub(super) posted: Posted,
+    pub(super) posted: PostedQueue<Arc<Core>>,
     pub(super) outbox: Outbox,
     pub(super) forwarding: Forwarding,
     pub(crate) rings: Rings,
@@ -188,7 +188,7 @@ impl Adapter {
             counters,
             tap,
             driver: Owned::new(Driver::new(&port, options.faults)),
-            posted: Posted::default(),
+            posted: PostedQueue::default(),
             outbox: Outbox::default(),
             forwarding: Forwarding::default(),
             waiting: AtomicU32::new(0),

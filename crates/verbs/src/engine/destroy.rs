@@ -60,7 +60,7 @@ impl Adapter {
         core.inner.lock().destroyed = true;
         if IN_PASS.get() {
             // Its credit is returned in what would be its next turn.
-            self.posted.push(core);
+            self.posted.push(core, core.marks.queued());
         }
         self.drive();
     }

@@ -373,7 +373,7 @@ impl Adapter {
             pass.schedule.push(Arc::clone(core));
             self.transmit(pass, now());
         } else {
-            self.posted.push(core);
+            self.posted.push(core, core.marks.queued());
             self.drive();
         }
     }
@@ -402,7 +402,7 @@ impl Adapter {
 
     /// Queues a QP for the next pass of any thread. For requests that need not be sent at once.
     pub(crate) fn hold(&self, core: &Arc<Core>) {
-        self.posted.push(core);
+        self.posted.push(core, core.marks.queued());
     }
 
     /// Transmits everything that is queued, or requests that from the current owner.

@@ -15,7 +15,6 @@
 //! | `driver` | what drives the device: passes, and which thread makes them |
 //! | `rx` | a packet's way in: ICRC, demultiplexing, delivery |
 //! | `tx` | a packet's way out: turns, batches, system calls |
-//! | `schedule` | the QPs that threads queue without owning the device |
 //! | `flow` | flow control per destination |
 //! | `local_flow` | flow control for UC and UD between local processes |
 //! | `rings` | packets between processes of one user, through shared memory |
@@ -60,7 +59,6 @@ mod qp_stats;
 mod queue_pair;
 mod rings;
 mod rx;
-mod schedule;
 mod senders;
 mod shards;
 mod signals;
