@@ -7,6 +7,9 @@ use ferroce_proto::time::Instant;
 use ferroce_sync::QueuedMark;
 use ferroce_wire::number::Qpn;
 
+use crate::credit::pools::{Member, Waiting};
+use crate::credit::windows::WindowWait;
+
 /// A QP that can be scheduled: the object of the embedder that a [`Handle`] points to.
 pub trait Schedulable {
     /// The QPN. No two QPs of a device have the same at a time.
@@ -30,6 +33,8 @@ pub struct Marks {
     queued: QueuedMark,
     /// It is in the list of QPs that owe ACKs.
     owes: AtomicBool,
+    /// Whether it waits for credit, and what is set aside for it.
+    pub(crate) credit: Waiting,
 }
 
 impl Marks {
@@ -74,9 +79,19 @@ impl Marks {
 pub struct Membership {
     /// The earliest of its entries in the timer heap; all others are stale.
     pub(crate) timer: Option<Instant>,
+    /// The pools of credit that count it.
+    pub(crate) credit: Member,
+    /// The window that it waits for, or has waited for.
+    pub(crate) window: Option<WindowWait>,
 }
 
 impl Membership {
+    /// Whether [`Credit::leave`](crate::credit::Credit::leave) has anything to return or to remove.
+    #[inline]
+    pub fn holds_credit(&self) -> bool {
+        self.credit.has_joined() || self.window.is_some()
+    }
+
     /// Whether an entry of the timer heap wakes the QP at this time or before.
     pub fn is_armed(&self, deadline: Instant) -> bool {
         self.timer.is_some_and(|timer| timer <= deadline)

@@ -13,6 +13,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod credit;
 mod handle;
 pub mod schedule;
 #[cfg(test)]

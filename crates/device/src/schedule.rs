@@ -10,6 +10,7 @@ use core::cmp::Reverse;
 
 use ferroce_proto::endpoint::Pending;
 use ferroce_proto::time::Instant;
+use ferroce_sync::PostedQueue;
 use ferroce_wire::number::Qpn;
 
 use crate::{Handle, Membership, Schedulable};
@@ -47,10 +48,10 @@ impl<Q: Handle> Schedule<Q> {
         }
     }
 
-    /// Lets other threads' queue append its QPs, which are marked already ([`Marks::enqueue`](crate::Marks::enqueue)).
+    /// Queues the QPs that other threads have queued.
     #[inline]
-    pub fn append(&mut self, queue: impl FnOnce(&mut VecDeque<Q>)) {
-        queue(&mut self.ready);
+    pub fn take_posted(&mut self, posted: &PostedQueue<Q>) {
+        posted.move_to(&mut self.ready);
     }
 
     /// Removes the next QP to serve. A later [`Schedule::push`] queues it again.

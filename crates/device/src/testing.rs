@@ -24,6 +24,9 @@ impl Schedulable for QueuePair {
 }
 
 pub(crate) fn queue_pairs(count: usize) -> Vec<Rc<QueuePair>> {
-    let queue_pair = |number| QueuePair { number: Qpn(number), marks: Marks::default() };
-    (0..count as u32).map(|number| Rc::new(queue_pair(number))).collect()
+    (0..count as u32).map(queue_pair).collect()
+}
+
+pub(crate) fn queue_pair(number: u32) -> Rc<QueuePair> {
+    Rc::new(QueuePair { number: Qpn(number), marks: Marks::default() })
 }

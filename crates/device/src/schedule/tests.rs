@@ -67,9 +67,10 @@ proptest! {
                     }
                 }
                 Step::Post(index) => {
-                    let new = all[index].marks().enqueue();
-                    prop_assert_eq!(new, push(&mut ready, index));
-                    schedule.append(|queue| queue.extend(new.then(|| all[index].clone())));
+                    let posted = PostedQueue::default();
+                    posted.push(&all[index], all[index].marks().queued());
+                    prop_assert_eq!(posted.has_some(), push(&mut ready, index));
+                    schedule.take_posted(&posted);
                 }
                 Step::Received(index, pending) => {
                     schedule.received(&all[index], pending);

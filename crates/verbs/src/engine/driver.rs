@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_device::credit::Credit;
 use ferroce_device::schedule::Schedule;
 use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
@@ -17,9 +18,7 @@ use ferroce_sys::clock::{self, FastClock};
 use super::adapter::{self, Adapter, now};
 use super::deferral::Deferral;
 use super::destroy::IN_PASS;
-use super::flow::Flow;
-use super::link::receive_share;
-use super::local_flow::LocalFlow;
+use super::link::{Route, receive_share};
 use super::port::Port;
 use super::queue_pair::{Core, Inner, Loss};
 use super::rings::RingState;
@@ -58,8 +57,7 @@ pub(crate) struct Driver {
     pub(super) rx: Rx,
     pub(super) tx: TxBatch,
     pub(super) schedule: Schedule<Arc<Core>>,
-    pub(super) flow: Flow,
-    pub(super) local_flow: LocalFlow,
+    pub(super) credit: Credit<Arc<Core>, Route>,
     pub(super) rings: RingState,
     deferral: Deferral,
     clock: FastClock,
@@ -75,8 +73,7 @@ impl Driver {
             rx: Rx::new(&port.links, faults),
             tx: TxBatch::new(),
             schedule: Schedule::default(),
-            flow: Flow::new(receive_share(&port.links)),
-            local_flow: LocalFlow::new(&port.links, port.slot()),
+            credit: Credit::new(receive_share(&port.links), port.slot()),
             rings: RingState::new(),
             deferral: Deferral::default(),
             clock: FastClock::new(),
@@ -86,7 +83,7 @@ impl Driver {
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        self.schedule.next_timer().into_iter().chain(self.local_flow.next_timer()).min()
+        self.schedule.next_timer().into_iter().chain(self.credit.next_timer()).min()
     }
 
     /// Whether unblocked packets are left to send.
@@ -124,13 +121,7 @@ impl Driver {
         inner.peer_info = None;
         self.rings.forget(core);
         self.tx.discard(adapter, core.number);
-        self.leave_pools(core, &mut inner);
-    }
-
-    /// Returns the credit of a QP that sends through no socket any more.
-    pub(super) fn leave_pools(&mut self, core: &Core, inner: &mut Inner) {
-        let Self { flow, schedule, .. } = self;
-        flow.leave(core, &mut inner.flow, &mut |core| schedule.push(core));
+        self.credit.leave(core, &mut inner.membership, &mut self.schedule);
     }
 
     /// Receives, runs timers and transmits. Returns whether anything was received or sent, so that there may be more.
@@ -177,12 +168,6 @@ impl Driver {
         received || sent
     }
 
-    /// Queues the QPs that other threads have queued.
-    #[inline]
-    pub(super) fn take_posted(&mut self, adapter: &Adapter) {
-        self.schedule.append(|ready| adapter.posted.move_to(ready));
-    }
-
     /// Sets the timer of a QP to that of its transport.
     #[inline]
     pub(super) fn set_timer(&mut self, core: &Arc<Core>, inner: &mut Inner) {
@@ -225,16 +210,16 @@ impl Driver {
         if inner.ring.is_some() || inner.destroyed {
             return;
         }
-        let Self { flow, schedule, .. } = self;
+        let Self { credit, schedule, .. } = self;
         let in_flight = inner.endpoint.in_flight();
-        flow.update(&mut inner.flow, in_flight, &mut |core| schedule.push(core));
+        credit.update(core, &mut inner.membership, in_flight, schedule);
         if lost.requests || lost.responses {
             tracing::trace!(qpn = core.number.0, ?lost, "packets lost");
             if lost.requests {
-                flow.on_loss(&inner.flow, false);
+                credit.on_loss(&inner.membership, false);
             }
             if lost.responses {
-                flow.on_loss(&inner.flow, true);
+                credit.on_loss(&inner.membership, true);
             }
         }
     }
@@ -419,7 +404,7 @@ impl Adapter {
         pass.called();
         let mut left = Requests::NONE;
         for _ in 0..2 {
-            pass.take_posted(self);
+            pass.schedule.take_posted(&self.posted);
             // ACKs follow the data, in the same system call.
             pass.schedule.release_owed();
             if pass.may_transmit(self) {

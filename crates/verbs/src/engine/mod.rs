@@ -15,8 +15,7 @@
 //! | `driver` | what drives the device: passes, and which thread makes them |
 //! | `rx` | a packet's way in: ICRC, demultiplexing, delivery |
 //! | `tx` | a packet's way out: turns, batches, system calls |
-//! | `flow` | flow control per destination |
-//! | `local_flow` | flow control for UC and UD between local processes |
+//! | `probes` | probes of UC and UD to local receivers, for the flow control |
 //! | `rings` | packets between processes of one user, through shared memory |
 //! | `outbox` | packets that belong to no QP |
 //! | `destroy` | destroying objects between two passes |
@@ -42,12 +41,10 @@ mod deferral;
 mod destroy;
 mod doze;
 mod driver;
-mod flow;
 mod forwarding;
 mod groups;
 mod hw_counters;
 mod link;
-mod local_flow;
 mod mad;
 mod management;
 mod numbers;
@@ -55,6 +52,7 @@ mod outbox;
 mod pause;
 mod port;
 mod port_state;
+mod probes;
 mod qp_stats;
 mod queue_pair;
 mod rings;

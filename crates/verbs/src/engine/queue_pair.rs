@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ferroce_device::credit::Receiver;
 use ferroce_device::{Marks, Membership, Schedulable};
 use ferroce_proto::doorbell::{Doorbell, Ring};
 use ferroce_proto::endpoint::{Endpoint, Event};
@@ -20,9 +21,7 @@ use ferroce_wire::transport::Bth;
 
 use super::adapter::Adapter;
 use super::counters::count;
-use super::flow::{self, Receiver};
 use super::link::Route;
-use super::local_flow::Throttled;
 use super::qp_stats::QpStats;
 use super::rings::RingRoute;
 use crate::cq::{self, WorkCompletion};
@@ -56,16 +55,12 @@ pub(crate) struct Inner {
     pub(crate) peer_info: Option<[u8; record_header::LENGTH]>,
     /// The receiver of its last datagram that went through shared memory.
     pub(crate) datagrams: Option<(Receiver, RingRoute)>,
-    /// What the device core remembers about it: its timer.
+    /// What the device core remembers about it: its timer and credit.
     pub(crate) membership: Membership,
     /// When the peer's last packet arrived.
     pub(crate) heard: Option<Instant>,
     /// The process that its packets go to, for the flow control.
     pub(crate) receiver: Option<Receiver>,
-    /// Its share of the flow control.
-    pub(crate) flow: flow::Member,
-    /// It waits for the flow control of UC and UD.
-    pub(crate) throttled: Option<Throttled>,
     /// What it publishes.
     pub(crate) stats: QpStats,
     /// Requests that were posted and left for the next pass.
@@ -87,12 +82,10 @@ pub(crate) struct Core {
     pub(crate) receives: Arc<RecvQueue>,
     /// Where its async events are raised.
     pub(crate) events: Arc<Events>,
-    /// What the device core remembers about it outside its lock: whether it is queued.
+    /// What the device core remembers about it outside its lock: whether it is queued, or waits for credit.
     pub(crate) marks: Marks,
     /// The ring whose list of waiting QPs it is in; 0 if none.
     pub(crate) awaited_ring: AtomicU64,
-    /// Whether it waits for credit.
-    pub(crate) waiting: flow::Waiting,
 }
 
 /// What a QP published.

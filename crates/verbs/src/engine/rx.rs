@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_device::credit::probe;
 use ferroce_proto::endpoint;
 use ferroce_proto::memory::Memory;
 use ferroce_proto::qp::{ServiceType, State};
@@ -26,7 +27,6 @@ use super::adapter::{Adapter, now};
 use super::counters::{count, count_error};
 use super::driver::Driver;
 use super::link::Link;
-use super::local_flow;
 use super::queue_pair::{Core, Inner};
 use crate::faults::{FaultInjector, Faults};
 use crate::headers::Headers;
@@ -329,8 +329,8 @@ impl Driver {
                         }
                     }
                     _ if number == Qpn::MULTICAST => self.deliver_group(adapter, &received),
-                    _ if local_flow::is_for(number) => {
-                        self.handle_local_flow(adapter, &received, local);
+                    _ if probe::is_for(number) => {
+                        self.handle_probe(adapter, &received, local);
                     }
                     _ => adapter.drop_unknown(&packet.bth),
                 }

@@ -7,6 +7,7 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
+use ferroce_device::credit::Receiver;
 use ferroce_proto::endpoint::Budget;
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
@@ -19,7 +20,6 @@ use ferroce_wire::number::Qpn;
 use super::adapter::Adapter;
 use super::counters::count_error;
 use super::driver::Driver;
-use super::flow::Receiver;
 use super::link::Route;
 use super::queue_pair::{Core, Inner};
 use crate::headers::ICRC;
@@ -64,7 +64,7 @@ impl Driver {
             }
         }
         let mut packets = 0;
-        self.take_posted(adapter);
+        self.schedule.take_posted(&adapter.posted);
         while packets < most && !adapter.is_awaited() {
             let Some(core) = self.schedule.pop() else { break };
             let (count, end) = self.transmit(adapter, &core, now);
@@ -78,7 +78,7 @@ impl Driver {
                 }
             }
             if !self.schedule.has_ready() {
-                self.take_posted(adapter);
+                self.schedule.take_posted(&adapter.posted);
                 self.resume_rings(adapter);
             }
         }
@@ -102,8 +102,8 @@ impl Driver {
         now: Instant,
     ) -> (usize, TurnEnd) {
         // Through a socket before it was connected again, or destroyed within a pass.
-        if inner.flow.has_joined() && (inner.ring.is_some() || inner.destroyed) {
-            self.leave_pools(core, inner);
+        if (inner.ring.is_some() || inner.destroyed) && inner.membership.holds_credit() {
+            self.credit.leave(core, &mut inner.membership, &mut self.schedule);
         }
         if inner.destroyed {
             return (0, TurnEnd::Done);
@@ -119,9 +119,8 @@ impl Driver {
             return turn;
         }
         let _guard = Uncancellable::new();
-        let Self { flow, schedule, .. } = self;
-        let mut resume = |core| schedule.push(core);
-        let mut budget = flow.budget(core, &mut inner.flow, inner.receiver, &mut resume);
+        let (member, receiver) = (&mut inner.membership, inner.receiver);
+        let mut budget = self.credit.budget(core, member, receiver, &mut self.schedule);
         let mut packets = 0;
         let mut end = TurnEnd::Over;
         while packets < TURN {
@@ -141,8 +140,7 @@ impl Driver {
         let lost = core.publish_completions(inner, adapter, now).lost;
         self.update(core, inner, lost);
         if let (TurnEnd::Done, Some(needs)) = (end, inner.endpoint.over_budget()) {
-            let Self { flow, schedule, .. } = self;
-            if !flow.wait(core, &inner.flow, needs, &mut |core| schedule.push(core)) {
+            if !self.credit.wait(core, &inner.membership, needs, &mut self.schedule) {
                 end = TurnEnd::Over;
             }
         }
@@ -166,10 +164,8 @@ impl Driver {
         if let Some(sent) = through_ring {
             return sent;
         }
-        let must_wait = process.is_some_and(|to| {
-            let others = self.flow.in_flight_to(to);
-            self.local_flow.must_wait(to, others, core, &mut inner.throttled, sent)
-        });
+        let member = &mut inner.membership;
+        let must_wait = process.is_some_and(|to| self.credit.must_wait(core, member, to, sent));
         if must_wait {
             return Sent::Nothing;
         }
@@ -218,8 +214,7 @@ impl Driver {
         now: Instant,
         has_room: bool,
     ) -> bool {
-        let probe = self.local_flow.sent(process, route, length, now);
-        self.count_unacknowledged(process);
+        let probe = self.credit.sent(process, route, length, now, &mut self.schedule);
         let Some((route, packet)) = probe else { return true };
         if !has_room {
             // The place behind the batch holds the packet before it.

@@ -208,9 +208,7 @@ impl QueuePair {
             route: None,
             membership: Default::default(),
             receiver: None,
-            flow: Default::default(),
             ring: None,
-            throttled: None,
             peer_info: None,
             captured: None,
             datagrams: None,
@@ -228,7 +226,6 @@ impl QueuePair {
             events: Arc::clone(&context.events),
             marks: Default::default(),
             awaited_ring: AtomicU64::new(0),
-            waiting: Default::default(),
         });
         for queue in [&core.sends, &core.receive_completions] {
             queue.users.fetch_add(1, Ordering::Relaxed);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ferroce_device::credit::Receiver;
 use ferroce_proto::budget::Budget;
 use ferroce_proto::time::Instant;
 use ferroce_sys::clock;
@@ -15,7 +16,6 @@ use ferroce_wire::number::Qpn;
 
 use super::super::adapter::Adapter;
 use super::super::driver::Driver;
-use super::super::flow::Receiver;
 use super::super::link::Route;
 use super::super::queue_pair::{Core, Inner};
 use super::super::tx::{Sent, TurnEnd};

@@ -21,13 +21,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use ferroce_device::credit::Receiver;
 use ferroce_sys::{Change, Hub, Incoming, Outgoing, RxInfo, record_header};
 use ferroce_wire::number::Qpn;
 
 use super::adapter::{Adapter, now};
 use super::counters::Counters;
 use super::driver::Driver;
-use super::flow::Receiver;
 use super::link::Route;
 use super::queue_pair::Core;
 use super::tx::{DEFAULT_HOPS, MAX_PACKET};

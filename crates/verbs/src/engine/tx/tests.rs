@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::engine::adapter::now;
 use crate::engine::support::{Side, connect, gid_index, open_alone, side};
-use crate::{Operation, Options, ServiceType};
+use crate::{Local, Operation, Options, ServiceType};
 
 /// Posts to several queue pairs of one device before anything is sent, so that one pass sends all of it.
 fn in_one_pass(adapter: &Adapter, post: impl Fn()) {
@@ -145,4 +146,27 @@ proptest! {
             Ok(())
         })?;
     }
+}
+
+/// Until the call that destroys it returns, its number is in the tables, and passes of other threads find it.
+#[test]
+fn a_late_packet_for_a_destroyed_queue_pair_takes_no_credit() {
+    let context = open_alone(&Options::default().with_local(Local::Sockets));
+    let [one, other] = [(); 2].map(|()| side(&context, ServiceType::ReliableConnection, 64));
+    connect(&one, &other, gid_index(&context, false).unwrap(), 1024);
+    let adapter = context.adapter();
+    let mut driver = loop {
+        match adapter.driver.try_own() {
+            Some(guard) => break guard,
+            None => std::thread::yield_now(),
+        }
+    };
+    one.post(0, Operation::Read { remote: other.region.remote(0) }, 0, 64);
+    driver.transmit_all(adapter, now(), usize::MAX);
+    assert!(driver.credit.in_use() > 0, "{:?}", driver.credit);
+    let core = adapter.tables.queue_pair(one.queue_pair.number()).unwrap();
+    driver.forget(adapter, &core);
+    driver.received(adapter, &core, &mut core.inner.lock(), now());
+    assert!(driver.credit.in_use() == 0, "{:?}", driver.credit);
+    let _ = driver.give_up();
 }

@@ -1,0 +1,203 @@
+//! Credit: whether a queue pair may send to a receiver now.
+//!
+//! A socket drops what does not fit into its receive buffer, and the sender is not told. All QPs of a process receive
+//! from the same buffer, so what may be in flight is counted for each receiving process, whoever sends to it (ADR 17):
+//!
+//! - pools: packets that are acknowledged (RC, XRC). A QP gets a budget when it is served, and what it has in flight is
+//!   charged to the pool of its receiver.
+//! - windows: packets that are not (UC, UD), between processes of one host (ADR 10). Probes follow them, and the
+//!   receiver acknowledges these.
+//!
+//! A QP without credit waits in a queue, and credit that comes back pushes it to the [`Schedule`]. Of one buffer,
+//! each of the two kinds leaves the other at least a half.
+
+mod ledger;
+pub(crate) mod pools;
+pub mod probe;
+#[cfg(test)]
+mod tests;
+pub(crate) mod windows;
+
+use core::net::IpAddr;
+
+use ferroce_proto::budget::{Budget, InFlight};
+use ferroce_proto::congestion::Window;
+use ferroce_proto::time::Instant;
+use ferroce_wire::number::Qpn;
+
+use crate::schedule::Schedule;
+use crate::{Handle, Membership};
+use pools::Pools;
+use probe::ProbePacket;
+use windows::Windows;
+
+/// The cost of the largest packet.
+const PACKET: usize = Window::MIN_SIZE;
+
+/// A process that receives: an address, and the process's slot there, which is the upper byte of its QPNs (ADR 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Receiver {
+    /// The address.
+    pub host: IpAddr,
+    /// The slot.
+    pub slot: u8,
+}
+
+impl Receiver {
+    /// The receiver of packets to a QP of this address.
+    #[inline]
+    pub fn new(host: IpAddr, number: Qpn) -> Self {
+        Self { host, slot: (number.0 >> 16) as u8 }
+    }
+}
+
+/// The credit of a device towards all receivers, for QPs with handles `Q` and probes with routes `R`.
+#[derive(Debug)]
+pub struct Credit<Q, R> {
+    pools: Pools<Q>,
+    windows: Windows<Q, R>,
+}
+
+impl<Q: Handle, R: Copy> Credit<Q, R> {
+    /// `share`: how many bytes may be in flight to one receiver, as [`cost`](ferroce_proto::congestion::cost) counts
+    /// them. `slot`: this process's own.
+    pub fn new(share: usize, slot: u8) -> Self {
+        let share = share.max(2 * PACKET);
+        Self { pools: Pools::new(share), windows: Windows::new(share as u64, slot) }
+    }
+
+    /// What a QP that is served may send to its receiver. Call [`Credit::update`] after it has sent.
+    #[inline]
+    pub fn budget(
+        &mut self,
+        queue_pair: &Q,
+        member: &mut Membership,
+        receiver: Option<Receiver>,
+        schedule: &mut Schedule<Q>,
+    ) -> Budget {
+        if !member.credit.is_of(receiver) {
+            self.leave(queue_pair, member, schedule);
+        }
+        self.pools.budget(queue_pair, &mut member.credit, receiver)
+    }
+
+    /// Updates the pools after anything happened to a QP, and resumes QPs that wait for the credit that came back.
+    #[inline]
+    pub fn update(
+        &mut self,
+        queue_pair: &Q,
+        member: &mut Membership,
+        in_flight: InFlight,
+        schedule: &mut Schedule<Q>,
+    ) {
+        self.pools.update(queue_pair, &mut member.credit, in_flight, schedule);
+    }
+
+    /// Makes a QP wait whose next packet needs this much credit. Returns false if its next budget would be enough, so that
+    /// it may try again.
+    pub fn wait(
+        &mut self,
+        queue_pair: &Q,
+        member: &Membership,
+        needs: InFlight,
+        schedule: &mut Schedule<Q>,
+    ) -> bool {
+        self.pools.wait(queue_pair, &member.credit, needs, schedule)
+    }
+
+    /// A packet of the QP, or a response to it, was lost.
+    pub fn on_loss(&mut self, member: &Membership, response: bool) {
+        self.pools.on_loss(&member.credit, response);
+    }
+
+    /// Removes a QP when it is reset, destroyed, connected elsewhere or sends by another way, and resumes those that wait
+    /// for its credit. What the pools count for it, in flight or set aside, must be returned to these pools, so this comes
+    /// before it joins others.
+    pub fn leave(&mut self, queue_pair: &Q, member: &mut Membership, schedule: &mut Schedule<Q>) {
+        self.pools.leave(queue_pair, &mut member.credit, schedule);
+        self.windows.leave(queue_pair, &mut member.window);
+    }
+
+    /// Whether a QP must wait before it sends a packet that is not acknowledged. If so, it is resumed when the window of
+    /// the receiver opens; QPs that have not `sent` anything in the current window are resumed first.
+    #[inline]
+    pub fn must_wait(
+        &mut self,
+        queue_pair: &Q,
+        member: &mut Membership,
+        receiver: Receiver,
+        sent: bool,
+    ) -> bool {
+        let others = self.pools.in_flight_to(receiver);
+        self.windows.must_wait(receiver, others, queue_pair, &mut member.window, sent)
+    }
+
+    /// Counts a packet that is not acknowledged. Returns a probe to send behind it if one is due.
+    #[inline]
+    pub fn sent(
+        &mut self,
+        receiver: Receiver,
+        route: R,
+        length: usize,
+        now: Instant,
+        schedule: &mut Schedule<Q>,
+    ) -> Option<ProbePacket<R>> {
+        let probe = self.windows.sent(receiver, route, length, now);
+        self.count_unacknowledged(receiver, schedule);
+        probe
+    }
+
+    /// Handles the acknowledgement of a probe: resumes waiting QPs, and returns the next probe if one is due.
+    pub fn handle_probe_ack(
+        &mut self,
+        receiver: Receiver,
+        number: u32,
+        now: Instant,
+        schedule: &mut Schedule<Q>,
+    ) -> Option<ProbePacket<R>> {
+        let next = self.windows.handle_probe_ack(receiver, number, now, schedule);
+        self.count_unacknowledged(receiver, schedule);
+        next
+    }
+
+    /// When [`Credit::expire`] is due.
+    #[inline]
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.windows.next_timer()
+    }
+
+    /// Repeats unacknowledged probes or gives them up, which counts the packets before them as received.
+    pub fn expire(
+        &mut self,
+        now: Instant,
+        schedule: &mut Schedule<Q>,
+        send: impl FnMut(ProbePacket<R>),
+    ) {
+        let opened = self.windows.expire(now, schedule, send);
+        opened.into_iter().for_each(|receiver| self.count_unacknowledged(receiver, schedule));
+    }
+
+    /// Lets the pool of a receiver count what is in flight to it without acknowledgements.
+    #[inline]
+    fn count_unacknowledged(&mut self, receiver: Receiver, schedule: &mut Schedule<Q>) {
+        let bytes = self.windows.in_flight(receiver) as usize;
+        self.pools.set_unacknowledged(receiver, bytes, schedule);
+    }
+
+    /// The bytes that the pools count: in flight or set aside. None when every QP has left.
+    pub fn in_use(&self) -> usize {
+        self.pools.in_use()
+    }
+
+    /// The number of QPs that wait for credit.
+    pub fn waiting(&self) -> usize {
+        self.pools.waiting() + self.windows.waiting()
+    }
+
+    /// Panics if credit is in use that no member is charged with, if a QP waits without its mark, or if it waits although
+    /// there is credit. To be called between the events of QPs, not between [`Credit::budget`] and [`Credit::update`].
+    pub fn check_invariants(&self) {
+        self.pools.check_invariants();
+        self.windows.check_invariants();
+    }
+}

@@ -1,0 +1,234 @@
+//! Random programs: QPs are served, ACKs and losses arrive, and QPs are RESET, connected elsewhere and destroyed.
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::Schedulable;
+use crate::testing::{QueuePair, queue_pairs};
+
+/// So few packets of the largest size fit into a pool: QPs wait for each other all the time.
+const SHARE: usize = 4 * PACKET;
+
+const QUEUE_PAIRS: usize = 5;
+
+/// A QP that is served sends this many packets at most.
+const MOST_PACKETS: usize = 6;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Posts a request whose packets cost this much.
+    Post(usize, InFlight, usize),
+    /// The QP at the head of the schedule is served.
+    Serve,
+    /// Some of the packets in flight are acknowledged.
+    Ack(usize, usize),
+    Loss(usize, bool),
+    /// The RESET is known to the flow control only when the QP is served.
+    Reset(usize),
+    /// Connects a QP, which may be connected already, to a receiver.
+    Connect(usize, u8),
+    Destroy(usize),
+    /// So much of UC and UD is in flight to a receiver.
+    Unacknowledged(u8, usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let pair = 0..QUEUE_PAIRS;
+    let receiver = 0..2_u8;
+    let peer = (1..=PACKET).prop_map(|peer| InFlight { peer, own: 0 });
+    // A READ may be larger than the pool.
+    let own = (1..=6 * PACKET).prop_map(|own| InFlight { peer: 0, own });
+    let post = (pair.clone(), prop_oneof![2 => peer, 1 => own], 1..20_usize);
+    let step = prop_oneof![
+        6 => post.prop_map(|(pair, cost, packets)| Step::Post(pair, cost, packets)),
+        12 => Just(Step::Serve),
+        6 => (pair.clone(), 1..20_usize).prop_map(|(pair, packets)| Step::Ack(pair, packets)),
+        1 => (pair.clone(), any::<bool>()).prop_map(|(pair, own)| Step::Loss(pair, own)),
+        2 => pair.clone().prop_map(Step::Reset),
+        4 => (pair.clone(), receiver.clone()).prop_map(|(pair, to)| Step::Connect(pair, to)),
+        1 => pair.prop_map(Step::Destroy),
+        1 => (receiver, 0..2 * SHARE).prop_map(|(to, bytes)| Step::Unacknowledged(to, bytes)),
+    ];
+    prop::collection::vec(step, 1..250)
+}
+
+/// A QP: what the engine and its transport know of it.
+struct Pair {
+    queue_pair: Rc<QueuePair>,
+    member: Membership,
+    receiver: Option<Receiver>,
+    /// The costs of packets to send, and of those in flight.
+    queued: VecDeque<InFlight>,
+    sent: VecDeque<InFlight>,
+}
+
+impl Pair {
+    fn new(queue_pair: Rc<QueuePair>) -> Self {
+        Self {
+            queue_pair,
+            member: Membership::default(),
+            receiver: None,
+            queued: VecDeque::new(),
+            sent: VecDeque::new(),
+        }
+    }
+
+    fn in_flight(&self) -> InFlight {
+        let sum = |of: fn(&InFlight) -> usize| self.sent.iter().map(of).sum();
+        InFlight { peer: sum(|cost| cost.peer), own: sum(|cost| cost.own) }
+    }
+
+    fn reset(&mut self) {
+        self.receiver = None;
+        self.queued.clear();
+        self.sent.clear();
+    }
+}
+
+/// A device: its credit, its QPs and their schedule.
+struct Model {
+    credit: Credit<Rc<QueuePair>, ()>,
+    pairs: Vec<Pair>,
+    schedule: Schedule<Rc<QueuePair>>,
+}
+
+fn receiver(slot: u8) -> Receiver {
+    Receiver { host: Ipv4Addr::LOCALHOST.into(), slot }
+}
+
+impl Model {
+    fn new(steps: &[Step]) -> Self {
+        let mut model = Self {
+            credit: Credit::new(SHARE, 0),
+            pairs: queue_pairs(QUEUE_PAIRS).into_iter().map(Pair::new).collect(),
+            schedule: Schedule::default(),
+        };
+        steps.iter().for_each(|&step| model.step(step));
+        model
+    }
+
+    fn step(&mut self, step: Step) {
+        let Self { credit, pairs, schedule } = self;
+        match step {
+            Step::Post(index, cost, packets) => {
+                let pair = &mut pairs[index];
+                if pair.receiver.is_some() {
+                    pair.queued.extend(std::iter::repeat_n(cost, packets));
+                    schedule.push(pair.queue_pair.clone());
+                }
+            }
+            Step::Serve => {
+                self.serve();
+            }
+            Step::Ack(index, packets) => {
+                let pair = &mut pairs[index];
+                pair.sent.drain(..packets.min(pair.sent.len()));
+                let in_flight = pair.in_flight();
+                credit.update(&pair.queue_pair, &mut pair.member, in_flight, schedule);
+            }
+            Step::Loss(index, response) => credit.on_loss(&pairs[index].member, response),
+            Step::Reset(index) => {
+                pairs[index].reset();
+                schedule.push(pairs[index].queue_pair.clone());
+            }
+            Step::Connect(index, to) => {
+                let pair = &mut pairs[index];
+                if pair.receiver != Some(receiver(to)) {
+                    pair.reset();
+                    pair.receiver = Some(receiver(to));
+                    schedule.push(pair.queue_pair.clone());
+                }
+            }
+            Step::Destroy(index) => {
+                let pair = &mut pairs[index];
+                credit.leave(&pair.queue_pair, &mut pair.member, schedule);
+                pair.reset();
+            }
+            Step::Unacknowledged(to, bytes) => {
+                credit.pools.set_unacknowledged(receiver(to), bytes, schedule);
+            }
+        }
+        self.credit.check_invariants();
+        self.schedule.check_invariants();
+    }
+
+    /// As the engine serves a QP. Returns false if none is to be served.
+    fn serve(&mut self) -> bool {
+        let Self { credit, pairs, schedule } = self;
+        let Some(queue_pair) = schedule.pop() else { return false };
+        let pair = &mut pairs[queue_pair.number().0 as usize];
+        let mut budget = credit.budget(&queue_pair, &mut pair.member, pair.receiver, schedule);
+        let mut packets = 0;
+        let fits =
+            |budget: &Budget, cost: &InFlight| cost.peer <= budget.peer && cost.own <= budget.own;
+        while let Some(cost) = pair.queued.front().copied().filter(|cost| fits(&budget, cost)) {
+            if packets == MOST_PACKETS {
+                break;
+            }
+            packets += 1;
+            budget.peer = budget.peer.saturating_sub(cost.peer);
+            budget.own = budget.own.saturating_sub(cost.own);
+            pair.queued.pop_front();
+            pair.sent.push_back(cost);
+        }
+        let in_flight = pair.in_flight();
+        credit.update(&queue_pair, &mut pair.member, in_flight, schedule);
+        let Some(&needs) = pair.queued.front() else { return true };
+        if packets == MOST_PACKETS || !credit.wait(&queue_pair, &pair.member, needs, schedule) {
+            schedule.push(queue_pair);
+        }
+        true
+    }
+
+    /// Serves QPs until none is scheduled.
+    fn run(&mut self) {
+        let served = (0..100_000).find(|_| !self.serve());
+        assert!(served.is_some(), "QPs are served without progress: {:?}", self.credit);
+        self.credit.check_invariants();
+    }
+
+    /// Acknowledges everything until there is nothing left to send.
+    fn finish(&mut self) {
+        loop {
+            self.run();
+            let in_flight = self.pairs.iter().any(|pair| !pair.sent.is_empty());
+            (0..QUEUE_PAIRS).for_each(|index| self.step(Step::Ack(index, usize::MAX)));
+            if !in_flight {
+                break;
+            }
+        }
+        let queued = self.pairs.iter().map(|pair| pair.queued.len()).sum::<usize>();
+        assert_eq!(queued, 0, "packets are never sent: {:?}", self.credit);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+
+    #[test]
+    fn queue_pairs_that_are_reset_or_destroyed_hold_no_credit(
+        steps in steps(),
+        destroyed in 0..=QUEUE_PAIRS,
+    ) {
+        let mut model = Model::new(&steps);
+        for index in 0..QUEUE_PAIRS {
+            model.step(if index < destroyed { Step::Destroy(index) } else { Step::Reset(index) });
+        }
+        model.run();
+        prop_assert_eq!((model.credit.in_use(), model.credit.waiting()), (0, 0));
+        for pair in &model.pairs {
+            prop_assert!(!pair.member.holds_credit(), "{:?}", pair.member);
+            prop_assert!(!pair.queue_pair.marks().credit.is_waiting());
+        }
+    }
+
+    #[test]
+    fn everything_queued_is_sent_in_the_end(steps in steps()) {
+        Model::new(&steps).finish();
+    }
+}
