@@ -43,6 +43,12 @@ fn connected(contexts: &[Context; 2], bytes: usize) -> [Side; 2] {
     let sides =
         contexts.each_ref().map(|context| side(context, ServiceType::ReliableConnection, bytes));
     connect(&sides[0], &sides[1], gid_index(&contexts[0], false).unwrap(), 4096);
+    // The device threads accept the rings.
+    for context in contexts {
+        while lock(&context.adapter().rings.incoming).is_empty() {
+            std::thread::yield_now();
+        }
+    }
     sides
 }
 
