@@ -8,6 +8,7 @@ use ferroce_sync::QueuedMark;
 use ferroce_wire::number::Qpn;
 
 use crate::credit::pools::{Member, Waiting};
+use crate::credit::room::AwaitedQueue;
 use crate::credit::windows::WindowWait;
 
 /// A QP that can be scheduled: the object of the embedder that a [`Handle`] points to.
@@ -35,6 +36,8 @@ pub struct Marks {
     owes: AtomicBool,
     /// Whether it waits for credit, and what is set aside for it.
     pub(crate) credit: Waiting,
+    /// The transmit queue that it waits for.
+    pub(crate) room: AwaitedQueue,
 }
 
 impl Marks {

@@ -7,13 +7,15 @@
 //!   charged to the pool of its receiver.
 //! - windows: packets that are not (UC, UD), between processes of one host (ADR 10). Probes follow them, and the
 //!   receiver acknowledges these.
+//! - room: packets that leave through a transmit queue of a limited size, which the peer reads.
 //!
-//! A QP without credit waits in a queue, and credit that comes back pushes it to the [`Schedule`]. Of one buffer,
-//! each of the two kinds leaves the other at least a half.
+//! A QP that may not send waits in a queue, and what comes back pushes it to the [`Schedule`]. Of one buffer,
+//! acknowledged and other packets leave each other at least a half.
 
 mod ledger;
 pub(crate) mod pools;
 pub mod probe;
+pub(crate) mod room;
 #[cfg(test)]
 mod tests;
 pub(crate) mod windows;
@@ -29,6 +31,8 @@ use crate::schedule::Schedule;
 use crate::{Handle, Membership};
 use pools::Pools;
 use probe::ProbePacket;
+pub use room::PATIENCE;
+use room::Room;
 use windows::Windows;
 
 /// The cost of the largest packet.
@@ -56,6 +60,7 @@ impl Receiver {
 pub struct Credit<Q, R> {
     pools: Pools<Q>,
     windows: Windows<Q, R>,
+    room: Room<Q>,
 }
 
 impl<Q: Handle, R: Copy> Credit<Q, R> {
@@ -63,7 +68,11 @@ impl<Q: Handle, R: Copy> Credit<Q, R> {
     /// them. `slot`: this process's own.
     pub fn new(share: usize, slot: u8) -> Self {
         let share = share.max(2 * PACKET);
-        Self { pools: Pools::new(share), windows: Windows::new(share as u64, slot) }
+        Self {
+            pools: Pools::new(share),
+            windows: Windows::new(share as u64, slot),
+            room: Room::default(),
+        }
     }
 
     /// What a QP that is served may send to its receiver. Call [`Credit::update`] after it has sent.
@@ -116,6 +125,7 @@ impl<Q: Handle, R: Copy> Credit<Q, R> {
     pub fn leave(&mut self, queue_pair: &Q, member: &mut Membership, schedule: &mut Schedule<Q>) {
         self.pools.leave(queue_pair, &mut member.credit, schedule);
         self.windows.leave(queue_pair, &mut member.window);
+        self.room.leave(queue_pair);
     }
 
     /// Whether a QP must wait before it sends a packet that is not acknowledged. If so, it is resumed when the window of
@@ -184,14 +194,37 @@ impl<Q: Handle, R: Copy> Credit<Q, R> {
         self.pools.set_unacknowledged(receiver, bytes, schedule);
     }
 
+    /// Makes a QP wait until [`Credit::resume`] for a transmit queue, which has any number but 0.
+    pub fn wait_for_room(&mut self, queue_pair: &Q, queue: u64) {
+        self.room.wait(queue_pair, queue);
+    }
+
+    /// Resumes QPs that wait for a transmit queue, in FIFO order and no more than `most`, for which there is room. With
+    /// 1,000 QPs, most would find it full again. Returns whether others still wait.
+    pub fn resume(&mut self, queue: u64, most: usize, schedule: &mut Schedule<Q>) -> bool {
+        self.room.resume(queue, most, schedule)
+    }
+
+    /// A datagram has found a transmit queue full. Returns whether it has been full for [`PATIENCE`], so that datagrams are
+    /// dropped.
+    pub fn is_stalled(&mut self, queue: u64, now: Instant) -> bool {
+        self.room.is_stalled(queue, now)
+    }
+
+    /// A datagram has found room in a transmit queue.
+    #[inline]
+    pub fn found_room(&mut self, queue: u64) {
+        self.room.found(queue);
+    }
+
     /// The bytes that the pools count: in flight or set aside. None when every QP has left.
     pub fn in_use(&self) -> usize {
         self.pools.in_use()
     }
 
-    /// The number of QPs that wait for credit.
+    /// The number of QPs that wait for credit or room.
     pub fn waiting(&self) -> usize {
-        self.pools.waiting() + self.windows.waiting()
+        self.pools.waiting() + self.windows.waiting() + self.room.waiting()
     }
 
     /// Panics if credit is in use that no member is charged with, if a QP waits without its mark, or if it waits although
@@ -199,5 +232,6 @@ impl<Q: Handle, R: Copy> Credit<Q, R> {
     pub fn check_invariants(&self) {
         self.pools.check_invariants();
         self.windows.check_invariants();
+        self.room.check_invariants();
     }
 }

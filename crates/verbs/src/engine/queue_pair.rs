@@ -1,7 +1,7 @@
 //! A QP as the engine sees it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use ferroce_device::credit::Receiver;
 use ferroce_device::{Marks, Membership, Schedulable};
@@ -82,10 +82,8 @@ pub(crate) struct Core {
     pub(crate) receives: Arc<RecvQueue>,
     /// Where its async events are raised.
     pub(crate) events: Arc<Events>,
-    /// What the device core remembers about it outside its lock: whether it is queued, or waits for credit.
+    /// What the device core remembers about it outside its lock: whether it is queued, or waits for credit or room.
     pub(crate) marks: Marks,
-    /// The ring whose list of waiting QPs it is in; 0 if none.
-    pub(crate) awaited_ring: AtomicU64,
 }
 
 /// What a QP published.

@@ -5,7 +5,7 @@ mod options;
 mod post;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferroce_proto::congestion::Congestion;
 use ferroce_proto::endpoint::{Endpoint, Settings};
@@ -225,7 +225,6 @@ impl QueuePair {
             receives,
             events: Arc::clone(&context.events),
             marks: Default::default(),
-            awaited_ring: AtomicU64::new(0),
         });
         for queue in [&core.sends, &core.receive_completions] {
             queue.users.fetch_add(1, Ordering::Relaxed);

@@ -6,9 +6,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use ferroce_device::credit::Receiver;
+use ferroce_device::credit::{PATIENCE, Receiver};
 use ferroce_proto::budget::Budget;
 use ferroce_proto::time::Instant;
 use ferroce_sys::clock;
@@ -22,9 +21,6 @@ use super::super::tx::{Sent, TurnEnd};
 use super::tx::{Written, wait_for_ring, write_packet};
 use super::{RingRoute, RingTo, Rings};
 use crate::sync::lock;
-
-/// How long datagrams wait for space in a full ring.
-const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Nanoseconds until a connect to a process that accepted no ring is retried: another process may own the slot by then.
 const ASKED_AGAIN: u64 = 1_000_000_000;
@@ -61,17 +57,6 @@ impl Rings {
     }
 }
 
-impl RingTo {
-    /// Called when the ring is full. Returns whether it has been full for [`PATIENCE`], so that datagrams are dropped.
-    fn is_stalled(&self, now: Instant) -> bool {
-        let since = self.full_since.load(Ordering::Relaxed);
-        if since == 0 {
-            self.full_since.store(now.as_nanos(), Ordering::Relaxed);
-        }
-        since != 0 && now.as_nanos().saturating_sub(since) >= PATIENCE.as_nanos() as u64
-    }
-}
-
 impl Driver {
     /// Transmits the next datagram of a UD QP to a process on this host through its ring. Returns `None` if there is no
     /// ring to that process.
@@ -96,27 +81,29 @@ impl Driver {
         let written = write_packet(adapter, inner, core, &route, &mut producer, now, adapter.tap());
         let sent = match written {
             Written::Packets(_) => {
-                route.to.full_since.store(0, Ordering::Relaxed);
+                self.credit.found_room(route.to.ring.id);
                 route.to.publish(&mut producer);
                 Sent::Packet
             }
             Written::Nothing => Sent::Nothing,
-            Written::Full if route.to.is_stalled(now) => {
+            Written::Full if self.credit.is_stalled(route.to.ring.id, now) => {
                 // Poll the datagram and drop it, as if the network had lost it.
                 let mut budget = Budget::UNLIMITED;
                 inner.endpoint.poll_transmit(now, &mut budget, &mut &*adapter.memory);
                 tracing::debug!(qpn = core.number.0, "datagram dropped: ring full for too long");
                 Sent::Packet
             }
-            Written::Full => match wait_for_ring(adapter, core, &route.to, &mut producer) {
-                TurnEnd::Done => {
-                    let until = Some(now + PATIENCE);
-                    self.schedule.set_timer(core, &mut inner.membership, until);
-                    Sent::Nothing
+            Written::Full => {
+                match wait_for_ring(&mut self.credit, adapter, core, &route.to, &mut producer) {
+                    TurnEnd::Done => {
+                        let until = Some(now + PATIENCE);
+                        self.schedule.set_timer(core, &mut inner.membership, until);
+                        Sent::Nothing
+                    }
+                    // Space has become available in the meantime.
+                    TurnEnd::Over | TurnEnd::Blocked => Sent::Later,
                 }
-                // Space has become available in the meantime.
-                TurnEnd::Over | TurnEnd::Blocked => Sent::Later,
-            },
+            }
         };
         drop(producer);
         inner.datagrams = Some((receiver, route));

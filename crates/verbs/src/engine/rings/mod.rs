@@ -16,9 +16,9 @@ mod rx;
 mod tests;
 mod tx;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ferroce_device::credit::Receiver;
@@ -71,12 +71,8 @@ pub(crate) struct Rings {
 #[derive(Debug)]
 pub(crate) struct RingTo {
     ring: Outgoing,
-    /// QPs that wait for space.
-    waiting: Mutex<VecDeque<Arc<Core>>>,
     /// The other process has exited, or has written an invalid position.
     ended: AtomicBool,
-    /// Since when datagrams have found the ring full, in nanoseconds; 0 if the last one found space.
-    full_since: AtomicU64,
 }
 
 /// A QP's path through a ring to its peer, or to the receiver of a datagram.
@@ -280,12 +276,7 @@ impl Rings {
         }
         let ring = hub.connect(address, receiver.slot, RING_SIZE)?;
         tracing::debug!(%address, slot = receiver.slot, "packets go through shared memory");
-        let ring = Arc::new(RingTo {
-            ring,
-            waiting: Mutex::default(),
-            ended: AtomicBool::new(false),
-            full_since: AtomicU64::new(0),
-        });
+        let ring = Arc::new(RingTo { ring, ended: AtomicBool::new(false) });
         outgoing.insert(receiver, Arc::clone(&ring));
         Some(ring)
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_device::credit::Credit;
 use ferroce_proto::budget::{Budget, Pending};
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
@@ -13,6 +14,7 @@ use ferroce_wire::transport::{Aeth, Bth};
 
 use super::super::adapter::Adapter;
 use super::super::driver::Driver;
+use super::super::link::Route;
 use super::super::qp_stats::{Class, Traffic};
 use super::super::queue_pair::{Core, Inner};
 use super::super::tx::{DEFAULT_HOPS, TURN, TurnEnd};
@@ -90,7 +92,7 @@ impl Driver {
                 }
                 Written::Full => {
                     to.publish(&mut producer);
-                    end = wait_for_ring(adapter, core, to, &mut producer);
+                    end = wait_for_ring(&mut self.credit, adapter, core, to, &mut producer);
                     break;
                 }
             }
@@ -108,16 +110,14 @@ impl Driver {
         (packets, end)
     }
 
-    /// Queues QPs whose rings have space again, in FIFO order, and no more than there is space for: with 1,000 QPs,
-    /// most turns would find the ring full again.
+    /// Resumes QPs whose rings have space again, no more than there is space for.
     pub(in crate::engine) fn resume_rings(&mut self, adapter: &Adapter) {
         if !adapter.rings.is_full.load(Ordering::Relaxed) {
             return;
         }
         let mut full = lock(&adapter.rings.full);
         full.retain(|to| {
-            let mut waiting = lock(&to.waiting);
-            let mut count = waiting.len();
+            let mut most = usize::MAX;
             if !to.ended.load(Ordering::Relaxed) {
                 let mut producer = to.ring.producer.lock();
                 let is_full = producer.has_room(MAX_RECORD) == Ok(false)
@@ -125,14 +125,9 @@ impl Driver {
                 if is_full {
                     return true;
                 }
-                count = count.min(producer.rooms(MAX_RECORD).max(1));
+                most = producer.rooms(MAX_RECORD).max(1);
             }
-            to.full_since.store(0, Ordering::Relaxed);
-            for core in waiting.drain(..count) {
-                core.awaited_ring.store(0, Ordering::Relaxed);
-                self.schedule.push(core);
-            }
-            !waiting.is_empty()
+            self.credit.resume(to.ring.id, most, &mut self.schedule)
         });
         adapter.rings.is_full.store(!full.is_empty(), Ordering::Relaxed);
     }
@@ -141,6 +136,7 @@ impl Driver {
 /// Makes a QP wait for space in its ring, unless there is space by now.
 #[cold]
 pub(super) fn wait_for_ring(
+    credit: &mut Credit<Arc<Core>, Route>,
     adapter: &Adapter,
     core: &Arc<Core>,
     to: &Arc<RingTo>,
@@ -156,9 +152,7 @@ pub(super) fn wait_for_ring(
     if producer.wait_for_room(MAX_RECORD) != Ok(false) {
         return TurnEnd::Over;
     }
-    if core.awaited_ring.swap(to.ring.id, Ordering::Relaxed) != to.ring.id {
-        lock(&to.waiting).push_back(Arc::clone(core));
-    }
+    credit.wait_for_room(core, to.ring.id);
     TurnEnd::Done
 }
 
