@@ -19,7 +19,8 @@ use std::collections::{HashMap, VecDeque};
 /// The number of slots of a table, in bits.
 pub(crate) const SLOT_BITS: u32 = 18;
 
-const SLOTS: u32 = 1 << SLOT_BITS;
+/// The number of slots of a table, unless it is a small one.
+pub(crate) const SLOTS: u32 = 1 << SLOT_BITS;
 const TAG_BITS: u32 = 8;
 /// The number of generations of an index.
 const GENERATIONS: u32 = 1 << (32 - TAG_BITS - SLOT_BITS);
@@ -71,6 +72,8 @@ pub(crate) fn seeded(seed: u64) -> Source {
 /// The free slots.
 pub(crate) struct FreeSlots {
     source: Source,
+    /// The number of slots.
+    slots: u32,
     /// The number of slots that were ever used. A Fisher-Yates shuffle selects the next one.
     used: u32,
     /// The positions of the shuffle that hold another slot than their index.
@@ -80,16 +83,16 @@ pub(crate) struct FreeSlots {
 }
 
 impl FreeSlots {
-    pub(crate) fn new(source: Source) -> Self {
-        Self { source, used: 0, moved: HashMap::new(), released: VecDeque::new() }
+    pub(crate) fn new(source: Source, slots: u32) -> Self {
+        Self { source, slots, used: 0, moved: HashMap::new(), released: VecDeque::new() }
     }
 
     /// Takes a slot, and random bits for the key.
     pub(crate) fn take(&mut self) -> Option<(u32, u64)> {
         let bits = (self.source)();
-        if self.released.len() < REUSE_THRESHOLD && self.used < SLOTS {
+        if self.released.len() < REUSE_THRESHOLD && self.used < self.slots {
             // One step of the Fisher-Yates shuffle.
-            let position = self.used + self.below(SLOTS - self.used);
+            let position = self.used + self.below(self.slots - self.used);
             let slot = self.moved.get(&position).copied().unwrap_or(position);
             let first = self.moved.remove(&self.used).unwrap_or(self.used);
             if position != self.used {

@@ -118,13 +118,22 @@ impl Registry {
         Self::with_source(keys::seeded(seed))
     }
 
+    /// As [`Registry::new`], for about this many regions and windows at a time: a simulation has thousands of registries.
+    pub fn small(seed: u64, slots: u32) -> Self {
+        Self::with_table(Table::new(keys::seeded(seed), slots))
+    }
+
     /// Creates an empty registry whose keys are made of random numbers from a source, which peers must not be able to
     /// predict.
     pub fn with_source(source: impl FnMut() -> u64 + Send + 'static) -> Self {
+        Self::with_table(Table::new(Box::new(source), keys::SLOTS))
+    }
+
+    fn with_table(table: Table) -> Self {
         // Not by the first access: it may take milliseconds.
         asymmetric_fence::prepare();
         let (regions, windows) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { table: Table::new(Box::new(source)), regions, windows }
+        Self { table, regions, windows }
     }
 
     fn insert(&self, region: Region) -> Result<Keys, RegisterError> {
@@ -248,6 +257,21 @@ impl Registry {
         if with_windows {
             self.unbind_windows(&region);
         }
+        Ok(())
+    }
+
+    /// Lets accesses to a part of a region fail from now on, as if the program had unmapped it: for tests and simulations, whose
+    /// regions have an owner and are never unmapped.
+    pub fn mark_unmapped(
+        &self,
+        key: LKey,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), DeregisterError> {
+        let region = self.region(key).ok_or(DeregisterError::Key)?;
+        let start = offset.min(region.length);
+        let end = start + length.min(region.length - start);
+        region.watch.mark_unmapped(region.base + start as usize, region.base + end as usize);
         Ok(())
     }
 

@@ -8,14 +8,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::hazard::{self, Hazard};
-use crate::keys::{FreeSlots, SLOT_BITS, Source, index_of, next_key, slot_of};
+use crate::keys::{FreeSlots, SLOTS, Source, index_of, next_key, slot_of};
 use crate::region::{Kind, Region};
 use crate::sync::{AtomicPtr, AtomicU32, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::window::Window;
 
 /// Slots that are allocated at a time, in bits. Few, because slots are selected at random.
 const CHUNK_BITS: u32 = 6;
-const CHUNKS: usize = 1 << (SLOT_BITS - CHUNK_BITS);
 
 /// What a key refers to.
 #[derive(Debug, Default)]
@@ -106,16 +105,18 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(source: Source) -> Self {
-        let chunks = (0..CHUNKS).map(|_| OnceLock::new()).collect();
-        Self { chunks, free: Mutex::new(FreeSlots::new(source)) }
+    /// Creates a table of this many slots, rounded up to whole chunks.
+    pub(crate) fn new(source: Source, slots: u32) -> Self {
+        let chunks = slots.clamp(1, SLOTS).div_ceil(1 << CHUNK_BITS);
+        let free = FreeSlots::new(source, chunks << CHUNK_BITS);
+        Self { chunks: (0..chunks).map(|_| OnceLock::new()).collect(), free: Mutex::new(free) }
     }
 
     /// The slot of a key, if it was ever used.
     #[inline]
     fn slot(&self, key: u32) -> Option<&Slot> {
         let number = slot_of(key) as usize;
-        self.chunks[number >> CHUNK_BITS].get()?.get(number & ((1 << CHUNK_BITS) - 1))
+        self.chunks.get(number >> CHUNK_BITS)?.get()?.get(number & ((1 << CHUNK_BITS) - 1))
     }
 
     // Each change of a slot is one assignment, so a panic cannot leave it inconsistent, and poisoned locks are ignored.

@@ -168,6 +168,25 @@ impl Watch {
         list.first = this;
     }
 
+    /// Adds a hole, which no access uses any more when this returns.
+    pub(crate) fn mark_unmapped(&self, from: usize, to: usize) {
+        self.add_hole(&lock(), from, to);
+    }
+
+    fn add_hole(&self, _list: &MutexGuard<'_, Head>, from: usize, to: usize) {
+        if from >= to {
+            return;
+        }
+        // SAFETY: under the lock.
+        unsafe { &mut *self.holes.get() }.add(from, to);
+        self.has_holes.store(true, Ordering::SeqCst);
+        // Copies are short and do not block; new accesses wait for the lock.
+        while self.accesses.load(Ordering::SeqCst) != 0 {
+            yield_now();
+        }
+        hazard::wait_for(self);
+    }
+
     /// Calls `act` for an access to `length` bytes at `address`, unless it overlaps a hole.
     #[inline]
     pub(crate) fn access<T>(
@@ -257,17 +276,7 @@ pub(crate) fn mark_unmapped(start: usize, length: usize) {
     let mut at = list.first;
     // SAFETY: entries stay in the list until they remove themselves under the lock.
     while let Some(watch) = unsafe { at.as_ref() } {
-        let (from, to) = (start.max(watch.start), end.min(watch.end));
-        if from < to {
-            // SAFETY: under the lock.
-            unsafe { &mut *watch.holes.get() }.add(from, to);
-            watch.has_holes.store(true, Ordering::SeqCst);
-            // Copies are short and do not block; new accesses wait for the lock.
-            while watch.accesses.load(Ordering::SeqCst) != 0 {
-                yield_now();
-            }
-            hazard::wait_for(watch);
-        }
+        watch.add_hole(&list, start.max(watch.start), end.min(watch.end));
         at = watch.next.load(Ordering::Relaxed);
     }
 }

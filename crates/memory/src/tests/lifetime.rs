@@ -137,3 +137,54 @@ fn the_program_copies_by_offset() {
     registry.deregister(writable).unwrap();
     assert_eq!(registry.copy_out(writable, 0, &mut out), Err(Denied::Key));
 }
+
+/// Also without the lock-free path, which a thread cannot take while it has another access.
+#[test]
+fn marking_a_part_as_unmapped_denies_access_to_it_only() {
+    let (registry, _buffer, keys) = setup(4096, ALL);
+    let window = registry.allocate_window(PD, crate::WindowKind::Type2).unwrap();
+    let bind = ferroce_proto::memory::Bind {
+        window,
+        key: window,
+        region: keys.lkey,
+        address: VirtualAddress(BASE),
+        length: 4096,
+        access: READ | WRITE,
+    };
+    assert_eq!((&registry).bind(BY, &bind), Ok(()));
+    registry.mark_unmapped(keys.lkey, 100, 50).unwrap();
+    for key in [keys.rkey, window] {
+        let read = |at, length: u32| {
+            let mut out = vec![0; length as usize];
+            (&registry).read_remote(BY, remote(key, BASE + at, length), &mut out)
+        };
+        assert_eq!(read(0, 100), Ok(()));
+        assert_eq!(read(150, 100), Ok(()));
+        assert_eq!(read(0, 101), Err(Denied::Bounds));
+        assert_eq!(read(149, 1), Err(Denied::Bounds));
+        assert_eq!(
+            (&registry).check_remote(BY, remote(key, BASE + 120, 1), WRITE),
+            Err(Denied::Bounds)
+        );
+    }
+    registry.mark_unmapped(keys.lkey, 4000, u64::MAX).unwrap();
+    let sge = |at, length| local(keys.lkey, BASE + at, length);
+    assert_eq!((&registry).read_local(PD, sge(4000, 1), &mut [0]), Err(Denied::Bounds));
+    assert_eq!((&registry).read_local(PD, sge(3999, 1), &mut [0]), Ok(()));
+    registry.deregister(keys.lkey).unwrap_err();
+    registry.revoke(keys.lkey).unwrap();
+    assert_eq!(registry.mark_unmapped(keys.lkey, 0, 1), Err(DeregisterError::Key));
+}
+
+#[test]
+fn a_small_registry_has_few_slots() {
+    let registry = Registry::small(1, 100);
+    let keys: Vec<_> = std::iter::from_fn(|| registry.register_null(PD).ok()).collect();
+    assert_eq!(keys.len(), 128, "whole chunks");
+    assert_eq!(registry.register_null(PD), Err(RegisterError::Full));
+    registry.deregister(keys[5].lkey).unwrap();
+    let again = registry.register_null(PD).unwrap();
+    assert_ne!(again, keys[5]);
+    // The slot of a key may be beyond the last one.
+    assert!(registry.query(LKey(keys[5].lkey.0 | 0x3ff_ff00)).is_none());
+}
