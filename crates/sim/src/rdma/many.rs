@@ -11,7 +11,7 @@ use ferroce_wire::number::{Psn, RKey, VirtualAddress};
 use super::host::{Endpoint, EndpointRq, PendingSetup, QpConfig, RdmaHost, Work};
 use super::layout::{address, qpn};
 use super::management::QpControl;
-use super::memory::{BASE, PD, key, local};
+use super::memory::{BASE, PD, Regions, local};
 use crate::fabric::Fabric;
 use crate::host::HostId;
 use crate::scenario::Scenario;
@@ -41,16 +41,19 @@ impl ManyConnections {
     pub fn build(&self) -> Option<ManyConnectionsRun> {
         let stride = (self.connections / self.busy.max(1)).max(1) as usize;
         let mut hosts = [0, 1].map(|side| {
-            let mut host = RdmaHost::new(address(side));
+            let mut host = RdmaHost::new(address(side), Regions::new(side as u64, 1));
             let access = AccessFlags::REMOTE_WRITE | AccessFlags::LOCAL_WRITE;
             host.memory.add(vec![side as u8; self.length as usize], PD, access);
+            host.memory.map();
             host
         });
+        let remote = hosts[1].memory.rkey(0);
         for index in 0..self.connections as usize {
             let (peer, busy) = (index / stride, index % stride == 0);
-            self.add(&mut hosts[0], 1, peer, if busy { self.messages } else { 0 });
+            let messages = if busy { self.messages } else { 0 };
+            self.add(&mut hosts[0], 1, peer, remote, messages);
             if busy {
-                self.add(&mut hosts[1], 0, index, 0);
+                self.add(&mut hosts[1], 0, index, RKey(0), 0);
             }
         }
         let mut fabric = Fabric::new(1, Scenario::Clean.settings(1, 2));
@@ -61,17 +64,18 @@ impl ManyConnections {
     }
 
     /// Adds an endpoint that is connected to endpoint `peer` of host `other`.
-    fn add(&self, host: &mut RdmaHost, other: usize, peer: usize, messages: u32) {
+    fn add(&self, host: &mut RdmaHost, other: usize, peer: usize, remote: RKey, messages: u32) {
         let endpoint =
             host.add_endpoint(Endpoint::new(address(other), EndpointRq::Own(ReceiveQueue::new(0))));
         let service = ServiceType::ReliableConnection;
         let mut config = QpConfig::new(service, qpn(endpoint), 1024, Psn(0));
         config.set_peer(qpn(peer), Psn(0), 1024);
         config.settings.capabilities.max_send_wr = self.messages;
+        let lkey = host.memory.lkey(0);
         let request = |id: u32| {
-            let remote = RemoteAddress { address: VirtualAddress(BASE), key: RKey(key(0)) };
+            let remote = RemoteAddress { address: VirtualAddress(BASE), key: remote };
             let operation = Operation::Write { remote, immediate: None };
-            let data = Data::SgList(SgList::from(local(0, 0, self.length as usize)));
+            let data = Data::SgList(SgList::from(local(lkey, 0, self.length as usize)));
             SendRequest::new(WorkId(u64::from(id)), operation, data)
         };
         host.endpoints[endpoint].pending = Some(Box::new(PendingSetup {

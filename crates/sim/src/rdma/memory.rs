@@ -1,14 +1,11 @@
-//! Registered memory of a simulated host: MRs and MWs by key, with all checks that hardware makes.
+//! Registered memory of a simulated host: the registry that the library uses, with seeded keys and fixed addresses, so
+//! that equal seeds give equal bytes on the wire.
 
-#[cfg(test)]
-mod tests;
+use std::sync::Arc;
 
-use std::ops::Range;
-
-use ferroce_proto::memory::{
-    AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge,
-};
-use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
+use ferroce_memory::{AddressRange, Buffer, Change, Registry, WindowKind};
+use ferroce_proto::memory::{AccessFlags, PdId, Sge};
+use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 
 /// The PD of nearly everything on a simulated host.
 pub(super) const PD: PdId = PdId(1);
@@ -19,253 +16,103 @@ pub(super) const OTHER_PD: PdId = PdId(2);
 /// The virtual address at which every region starts.
 pub(super) const BASE: u64 = 0x7f00_0000_0000;
 
-/// The bits that distinguish keys of regions from keys of windows.
-const REGION: u32 = 0x4000_0000;
-const WINDOW: u32 = 0x8000_0000;
-
-/// The part of a key that identifies a region or window; the owner chooses the remaining bits (IBA 10.6.3.3).
-const KEY_INDEX_MASK: u32 = 0xffff_ff00;
-
 /// All that a peer may be allowed.
 pub(super) const REMOTE: AccessFlags = AccessFlags::REMOTE_WRITE
     .union(AccessFlags::REMOTE_READ)
     .union(AccessFlags::REMOTE_ATOMIC)
     .union(AccessFlags::FLUSH_GLOBAL);
 
-/// Returns the key of a region: its index, and a tag that an uninitialised key would not have.
-pub(super) const fn key(region: usize) -> u32 {
-    REGION | (region as u32) << 8 | 0x4b
+/// Returns the SGE for a part of the region with this key.
+pub(super) const fn local(key: LKey, at: usize, length: usize) -> Sge {
+    Sge { key, address: VirtualAddress(BASE + at as u64), length: length as u32 }
 }
 
-/// Returns the SGE for a part of a region.
-pub(super) const fn local(region: usize, at: usize, length: usize) -> Sge {
-    let address = VirtualAddress(BASE + at as u64);
-    Sge { key: LKey(key(region)), address, length: length as u32 }
+/// Returns a key that does not exist: of the same slot as this one, and of another generation.
+pub(super) const fn unknown(key: u32) -> u32 {
+    key ^ 1 << 31
+}
+
+/// The regions of a host, by their index.
+#[derive(Debug)]
+pub(super) struct Regions {
+    registry: Registry,
+    /// The memory of regions before [`Regions::map`].
+    none: Arc<Buffer>,
+    pub(super) regions: Vec<Region>,
 }
 
 #[derive(Debug)]
 pub(super) struct Region {
+    key: LKey,
+    /// The contents before the run, until [`Regions::map`]; after it, from [`Regions::collect`] on.
     pub(super) bytes: Vec<u8>,
-    pub(super) pd: PdId,
-    pub(super) access: AccessFlags,
-}
-
-/// A memory window (IBA 10.6.7.2).
-#[derive(Debug)]
-pub(super) struct Window {
-    key: u32,
-    pd: PdId,
-    /// Type 2: bound to one QP, and must be invalidated before it is bound again.
-    type2: bool,
-    bound: Option<Bind>,
-    queue_pair: Option<Qpn>,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Regions {
-    pub(super) regions: Vec<Region>,
-    windows: Vec<Window>,
+    /// The memory, and where the region starts in it.
+    mapped: Option<(Arc<Buffer>, usize)>,
+    length: usize,
 }
 
 impl Regions {
-    /// Adds a region and returns its index.
+    /// Creates a registry for about this many regions and windows.
+    pub(super) fn new(seed: u64, slots: u32) -> Self {
+        let none = Arc::new(Buffer::new(0).expect("the system maps a page"));
+        Self { registry: Registry::small(seed, slots), none, regions: Vec::new() }
+    }
+
+    /// The memory as transports access it.
+    pub(super) fn access(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Adds a region, which has no memory until [`Regions::map`], and returns its index.
     pub(super) fn add(&mut self, bytes: Vec<u8>, pd: PdId, access: AccessFlags) -> usize {
-        self.regions.push(Region { bytes, pd, access });
+        let iova = VirtualAddress(BASE);
+        let keys = self.registry.register_buffer(pd, &self.none, 0, 0, iova, access);
+        // A program with more regions than slots gets keys that are not valid, which the verification reports.
+        let key = keys.map_or(LKey(0), |keys| keys.lkey);
+        self.regions.push(Region { key, bytes, mapped: None, length: 0 });
         self.regions.len() - 1
     }
 
     /// Adds an unbound window and returns its key.
-    pub(super) fn add_window(&mut self, pd: PdId, type2: bool) -> RKey {
-        let key = WINDOW | (self.windows.len() as u32) << 8;
-        self.windows.push(Window { key, pd, type2, bound: None, queue_pair: None });
-        RKey(key)
+    pub(super) fn add_window(&mut self, kind: WindowKind) -> RKey {
+        self.registry.allocate_window(PD, kind).unwrap_or_default()
     }
 
-    fn window(&self, key: RKey) -> Option<usize> {
-        let index = (key.0 & KEY_INDEX_MASK ^ WINDOW) >> 8;
-        (index as usize).lt(&self.windows.len()).then_some(index as usize)
+    /// Returns the lkey of a region.
+    pub(super) fn lkey(&self, region: usize) -> LKey {
+        self.regions[region].key
     }
 
-    fn resolve(
-        &self,
-        pd: PdId,
-        key: u32,
-        address: VirtualAddress,
-        length: usize,
-        access: AccessFlags,
-    ) -> Result<RegionRange, Denied> {
-        let index = (key ^ self::key(0)) >> 8;
-        let region = index as usize;
-        let named = self.regions.get(region).filter(|_| self::key(region) == key);
-        let named = named.ok_or(Denied::Key)?;
-        if named.pd != pd {
-            return Err(Denied::PdId);
+    /// Returns the rkey of a region.
+    pub(super) fn rkey(&self, region: usize) -> RKey {
+        RKey(self.regions[region].key.0)
+    }
+
+    /// Gives all regions their memory: parts of one buffer, which start at multiples of 64.
+    pub(super) fn map(&mut self) {
+        let total = self.regions.iter().map(|one| one.bytes.len().next_multiple_of(64)).sum();
+        let Ok(buffer) = Buffer::new(total) else { return };
+        let buffer = Arc::new(buffer);
+        let mut offset = 0;
+        for region in &mut self.regions {
+            let bytes = std::mem::take(&mut region.bytes);
+            let Ok(range) = AddressRange::of_buffer(&buffer, offset, bytes.len()) else { return };
+            // The part is within the buffer.
+            let _ = buffer.write(offset, &bytes);
+            let translation = Some((range, VirtualAddress(BASE)));
+            let change = Change { translation, ..Change::default() };
+            let _ = self.registry.reregister(region.key, change);
+            (region.length, region.mapped) = (bytes.len(), Some((Arc::clone(&buffer), offset)));
+            offset += bytes.len().next_multiple_of(64);
         }
-        if !named.access.contains(access) {
-            return Err(Denied::Access);
-        }
-        let start = address.0.checked_sub(BASE).ok_or(Denied::Bounds)?;
-        let end = start.checked_add(length as u64).ok_or(Denied::Bounds)?;
-        if end > named.bytes.len() as u64 {
-            return Err(Denied::Bounds);
-        }
-        Ok(RegionRange { region, bytes: start as usize..end as usize })
     }
 
-    /// As [`Regions::resolve`], for a key of a region or a window.
-    fn resolve_remote(
-        &self,
-        by: Accessor,
-        sge: RemoteRange,
-        length: usize,
-        access: AccessFlags,
-    ) -> Result<RegionRange, Denied> {
-        let Some(window) = self.window(sge.key) else {
-            return self.resolve(by.pd, sge.key.0, sge.address, length, access);
-        };
-        let window = &self.windows[window];
-        let bound = window.bound.filter(|_| window.key == sge.key.0).ok_or(Denied::Key)?;
-        if window.pd != by.pd {
-            return Err(Denied::PdId);
+    /// Copies the contents of all regions, for the verification.
+    pub(super) fn collect(&mut self) {
+        for region in &mut self.regions {
+            let Some((buffer, offset)) = &region.mapped else { continue };
+            region.bytes.resize(region.length, 0);
+            let _ = buffer.read(*offset, &mut region.bytes);
         }
-        // IBA 10.6.7.2.3: only the QP that bound a type 2 window may use it.
-        if window.queue_pair.is_some_and(|owner| owner != by.queue_pair) {
-            return Err(Denied::Key);
-        }
-        if !bound.access.contains(access) {
-            return Err(Denied::Access);
-        }
-        let start = sge.address.0.checked_sub(bound.address.0).ok_or(Denied::Bounds)?;
-        let end = start.checked_add(length as u64).ok_or(Denied::Bounds)?;
-        if end > bound.length {
-            return Err(Denied::Bounds);
-        }
-        let none = AccessFlags::default();
-        self.resolve(by.pd, bound.region.0, sge.address, length, none)
-    }
-
-    fn read(&self, range: RegionRange, out: &mut [u8]) {
-        out.copy_from_slice(&self.regions[range.region].bytes[range.bytes]);
-    }
-
-    fn write(&mut self, range: RegionRange, data: &[u8]) {
-        self.regions[range.region].bytes[range.bytes].copy_from_slice(data);
-    }
-}
-
-struct RegionRange {
-    region: usize,
-    bytes: Range<usize>,
-}
-
-impl Memory for Regions {
-    fn check_local(&self, pd: PdId, sge: Sge, write: bool) -> Result<(), Denied> {
-        let access = if write { AccessFlags::LOCAL_WRITE } else { AccessFlags::default() };
-        self.resolve(pd, sge.key.0, sge.address, sge.length as usize, access).map(drop)
-    }
-
-    fn read_local(&self, pd: PdId, sge: Sge, out: &mut [u8]) -> Result<(), Denied> {
-        let none = AccessFlags::default();
-        let range = self.resolve(pd, sge.key.0, sge.address, out.len(), none)?;
-        self.read(range, out);
-        Ok(())
-    }
-
-    fn write_local(&mut self, pd: PdId, sge: Sge, data: &[u8]) -> Result<(), Denied> {
-        if data.len() > sge.length as usize {
-            return Err(Denied::Bounds);
-        }
-        let write = AccessFlags::LOCAL_WRITE;
-        let range = self.resolve(pd, sge.key.0, sge.address, data.len(), write)?;
-        self.write(range, data);
-        Ok(())
-    }
-
-    fn check_remote(
-        &self,
-        by: Accessor,
-        sge: RemoteRange,
-        access: AccessFlags,
-    ) -> Result<(), Denied> {
-        self.resolve_remote(by, sge, sge.length as usize, access).map(drop)
-    }
-
-    fn check_remote_key(&self, by: Accessor, key: RKey, access: AccessFlags) -> Result<(), Denied> {
-        let window = self.window(key).and_then(|index| self.windows[index].bound);
-        let address = window.map_or(VirtualAddress(BASE), |bind| bind.address);
-        self.resolve_remote(by, RemoteRange { key, address, length: 0 }, 0, access).map(drop)
-    }
-
-    fn read_remote(&self, by: Accessor, sge: RemoteRange, out: &mut [u8]) -> Result<(), Denied> {
-        let range = self.resolve_remote(by, sge, out.len(), AccessFlags::REMOTE_READ)?;
-        self.read(range, out);
-        Ok(())
-    }
-
-    fn write_remote(&mut self, by: Accessor, sge: RemoteRange, data: &[u8]) -> Result<(), Denied> {
-        let range = self.resolve_remote(by, sge, data.len(), AccessFlags::REMOTE_WRITE)?;
-        self.write(range, data);
-        Ok(())
-    }
-
-    fn atomic(&mut self, by: Accessor, sge: RemoteRange, what: Atomic) -> Result<u64, Denied> {
-        if sge.address.0 % 8 != 0 {
-            return Err(Denied::Alignment);
-        }
-        let access = match what {
-            Atomic::Write(_) => AccessFlags::REMOTE_WRITE,
-            Atomic::CompareSwap { .. } | Atomic::FetchAdd(_) => AccessFlags::REMOTE_ATOMIC,
-        };
-        let range = self.resolve_remote(by, sge, 8, access)?;
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&self.regions[range.region].bytes[range.bytes.clone()]);
-        let original = u64::from_ne_bytes(bytes);
-        self.write(range, &what.apply(original).to_ne_bytes());
-        Ok(original)
-    }
-
-    fn invalidate(&mut self, by: Accessor, key: RKey) -> Result<(), Denied> {
-        // IBA 10.6.5. Regions and type 1 windows of simulated hosts cannot be invalidated.
-        let window = self.window(key).ok_or(Denied::Key)?;
-        let window = &mut self.windows[window];
-        if window.pd != by.pd {
-            return Err(Denied::PdId);
-        }
-        let ours = window.type2 && window.queue_pair == Some(by.queue_pair);
-        if !ours || window.bound.is_none() || window.key != key.0 {
-            return Err(Denied::Key);
-        }
-        (window.bound, window.queue_pair) = (None, None);
-        Ok(())
-    }
-
-    fn bind(&mut self, by: Accessor, bind: &Bind) -> Result<(), Denied> {
-        let index = self.window(bind.window).ok_or(Denied::Key)?;
-        let window = &self.windows[index];
-        // Only the owner's bits of the key may change (IBA 10.6.7.2.1).
-        if window.key != bind.window.0 || bind.key.0 & KEY_INDEX_MASK != window.key & KEY_INDEX_MASK
-        {
-            return Err(Denied::Key);
-        }
-        if window.pd != by.pd {
-            return Err(Denied::PdId);
-        }
-        // IBA 10.6.7.2.2: a type 2 window is invalidated before it is bound again.
-        if window.type2 && window.bound.is_some() {
-            return Err(Denied::Access);
-        }
-        // IBA 10.6.7.2.1: the region allows window binds, and local write if the window allows remote writes.
-        let writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
-        let needed = match bind.access.intersects(writes) {
-            true => AccessFlags::MW_BIND | AccessFlags::LOCAL_WRITE,
-            false => AccessFlags::MW_BIND,
-        };
-        let length = usize::try_from(bind.length).map_err(|_| Denied::Bounds)?;
-        self.resolve(by.pd, bind.region.0, bind.address, length, needed)?;
-        let window = &mut self.windows[index];
-        window.key = bind.key.0;
-        window.bound = Some(*bind).filter(|bind| bind.length > 0);
-        window.queue_pair = window.type2.then_some(by.queue_pair);
-        Ok(())
     }
 }

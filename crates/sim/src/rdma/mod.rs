@@ -109,8 +109,9 @@ impl Simulation {
             }
         }
         // A restarted host has no state.
-        fabric.on_restart(|id, _| {
-            let mut host = plan::host(id.0 as usize);
+        let (seed, workload) = (self.seed, self.workload);
+        fabric.on_restart(move |id, _| {
+            let mut host = plan::host(id.0 as usize, seed, &workload);
             host.restarted = true;
             host
         });
@@ -120,10 +121,11 @@ impl Simulation {
             Posting::Lists => find_stranded(&mut fabric, &connections, &mut violations),
         };
         finish(&mut fabric, &mut violations);
-        if let Some(tamper) = tamper {
-            for &id in &ids {
-                fabric.with_host(id, |host, _| tamper(host));
-            }
+        for &id in &ids {
+            fabric.with_host(id, |host, _| {
+                host.memory.collect();
+                tamper.into_iter().for_each(|tamper| tamper(host));
+            });
         }
         let mut summary = self.verify(&fabric, &ids, &connections, &mut violations);
         if let Some(stranded) = stranded {
@@ -150,7 +152,9 @@ impl Simulation {
 
     /// Draws hosts, connections and programs from the seed.
     fn plan(&self) -> (Vec<Connection>, Vec<RdmaHost>) {
-        let mut hosts: Vec<_> = (0..self.workload.hosts.max(2) as usize).map(plan::host).collect();
+        let mut hosts: Vec<_> = (0..self.workload.hosts.max(2) as usize)
+            .map(|index| plan::host(index, self.seed, &self.workload))
+            .collect();
         let mut random = Random::new(self.seed).stream("batches");
         for host in &mut hosts {
             host.batch = Duration::from_micros([0, 0, 5, 20][random.below(4) as usize]);

@@ -11,7 +11,7 @@ use ferroce_wire::number::{Psn, Qpn};
 use super::host::{Endpoint, EndpointRq, PendingSetup, QpConfig, RdmaHost, Srq, Work};
 use super::layout::{GUARD_BYTES, RC_SRQ, XRC_DOMAIN, address, qpn};
 use super::management::{ConnectionSpec, Management, QpControl};
-use super::memory::{OTHER_PD, PD, REMOTE};
+use super::memory::{OTHER_PD, PD, REMOTE, Regions};
 use super::program::{self, DatagramProgram, EndpointId, PostedProgram, Program};
 use super::workload::{Service, SetUp, Workload};
 use crate::random::Random;
@@ -31,8 +31,11 @@ pub(super) struct Connection {
 }
 
 /// Makes a host with the regions and SRQs of [`super::layout`].
-pub(super) fn host(index: usize) -> RdmaHost {
-    let mut host = RdmaHost::new(address(index));
+pub(super) fn host(index: usize, seed: u64, workload: &Workload) -> RdmaHost {
+    let seed = Random::new(seed).stream("keys").substream(index as u64).next_u64();
+    // A connection has up to five regions and windows on a host, and a host may have more connections than others.
+    let slots = 256 + 40 * workload.connections / workload.hosts.max(2);
+    let mut host = RdmaHost::new(address(index), Regions::new(seed, slots));
     host.memory.add(GUARD_BYTES.to_vec(), PD, AccessFlags::LOCAL_WRITE);
     let all = REMOTE | AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND;
     host.memory.add(GUARD_BYTES.to_vec(), OTHER_PD, all);
@@ -63,9 +66,10 @@ pub(super) fn connect(
     }
 }
 
-/// Completes a plan: arms the limits of SRQs, and opens the connections that are up from the start.
+/// Completes a plan: maps the memory, arms the limits of SRQs, and opens the connections that are up from the start.
 pub(super) fn begin(connections: &[Connection], hosts: &mut [RdmaHost]) {
     for host in hosts.iter_mut() {
+        host.memory.map();
         for shared in &mut host.srqs {
             shared.limit = shared.queue.len() / 2;
             shared.queue.arm_limit(shared.limit);

@@ -13,7 +13,7 @@ use ferroce_wire::number::{Psn, RKey, VirtualAddress};
 use super::host::{Endpoint, EndpointRq, PendingSetup, QpConfig, RdmaHost, Work};
 use super::layout::{address, qpn};
 use super::management::QpControl;
-use super::memory::{BASE, PD, key, local};
+use super::memory::{BASE, PD, Regions, local};
 use crate::fabric::Fabric;
 use crate::limit::Outcome;
 use crate::scenario::Scenario;
@@ -50,19 +50,24 @@ impl Transfer {
     ) -> Option<Duration> {
         const WRITE_LEN: u32 = 64 << 10;
         let wanted = self.bytes.div_ceil(WRITE_LEN) as usize;
+        let hosts = [0, 1].map(|side| {
+            let mut host = RdmaHost::new(address(side), Regions::new(side as u64, 1));
+            let access = AccessFlags::REMOTE_WRITE | AccessFlags::LOCAL_WRITE;
+            host.memory.add(vec![side as u8; WRITE_LEN as usize], PD, access);
+            host.memory.map();
+            host
+        });
+        let [key, remote_key] = [hosts[0].memory.lkey(0), hosts[1].memory.lkey(0)];
         let request = |id: u32| {
             let length = WRITE_LEN.min(self.bytes - id * WRITE_LEN) as usize;
-            let remote = RemoteAddress { address: VirtualAddress(BASE), key: RKey(key(0)) };
+            let remote = RemoteAddress { address: VirtualAddress(BASE), key: RKey(remote_key.0) };
             let operation = Operation::Write { remote, immediate: None };
-            let data = Data::SgList(SgList::from(local(0, 0, length)));
+            let data = Data::SgList(SgList::from(local(key, 0, length)));
             SendRequest::new(WorkId(u64::from(id)), operation, data)
         };
         let mut fabric = Fabric::new(self.seed, settings);
         let mut sender = None;
-        for side in 0..2 {
-            let mut host = RdmaHost::new(address(side));
-            let access = AccessFlags::REMOTE_WRITE | AccessFlags::LOCAL_WRITE;
-            host.memory.add(vec![side as u8; WRITE_LEN as usize], PD, access);
+        for (side, mut host) in hosts.into_iter().enumerate() {
             let service = ServiceType::ReliableConnection;
             let mut config = QpConfig::new(service, qpn(0), self.mtu, Psn(0));
             config.set_peer(qpn(0), Psn(0), self.mtu);

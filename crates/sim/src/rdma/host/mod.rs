@@ -78,10 +78,10 @@ pub(super) struct RdmaHost {
 }
 
 impl RdmaHost {
-    pub(super) fn new(address: Ipv4Addr) -> Self {
+    pub(super) fn new(address: Ipv4Addr, memory: Regions) -> Self {
         Self {
             address,
-            memory: Regions::default(),
+            memory,
             endpoints: Vec::new(),
             srqs: Vec::new(),
             groups: BTreeMap::new(),
@@ -130,7 +130,7 @@ impl RdmaHost {
             marked: received.marked,
             envelope: &envelope,
         };
-        qp.handle_packet(&inbound, queue, &mut self.memory);
+        qp.handle_packet(&inbound, queue, &mut self.memory.access());
         endpoint.collect();
         endpoint.packet_received = true;
         self.schedule.wake(index, &mut endpoint.entry);
@@ -176,8 +176,9 @@ impl QpControl for RdmaHost {
                 let _ = qp.post_send(request);
             }
             // Binding is local: no packet is sent.
-            let nothing =
-                qp.poll_transmit(now, &mut { Budget::UNLIMITED }, &mut self.memory).is_none();
+            let nothing = qp
+                .poll_transmit(now, &mut { Budget::UNLIMITED }, &mut self.memory.access())
+                .is_none();
             debug_assert!(nothing);
             endpoint.bind_completions.extend(std::iter::from_fn(|| qp.poll_send_completion()));
         }
@@ -278,7 +279,7 @@ impl Host for RdmaHost {
             Schedule::clear_ready(&mut endpoint.entry);
             endpoint.release();
             let peer = endpoint.peer;
-            let Some(outbound) = endpoint.poll_transmit(now, &mut self.memory) else {
+            let Some(outbound) = endpoint.poll_transmit(now, &mut self.memory.access()) else {
                 // Local operations may have completed.
                 endpoint.collect();
                 let deadline = endpoint.poll_timeout();
@@ -287,8 +288,9 @@ impl Host for RdmaHost {
             };
             let (to, transmit) = (outbound.route.unwrap_or(peer), outbound.transmit);
             let (bth, extensions) = (transmit.bth, transmit.extensions);
-            let encoded = transmit.encode(&self.memory, &mut self.buffer);
-            let encoded = encoded.map_err(|error| (error, transmit.explain(error, &self.memory)));
+            let encoded = transmit.encode(&self.memory.access(), &mut self.buffer);
+            let encoded =
+                encoded.map_err(|error| (error, transmit.explain(error, &self.memory.access())));
             self.schedule.wake(index, &mut endpoint.entry);
             let length = match encoded {
                 Ok(length) => length,

@@ -24,7 +24,7 @@ use super::{
 use crate::random::Random;
 use crate::rdma::frame::ReceivedPacket;
 use crate::rdma::layout::{XRC_SRQS, qpn, srq_number};
-use crate::rdma::memory::{BASE, key};
+use crate::rdma::memory::BASE;
 use crate::rdma::workload::Service;
 
 #[derive(Debug)]
@@ -211,7 +211,7 @@ impl Exchanges {
             (ServerEvent::RegisterRegion { request, .. }, Some(connection)) => {
                 let registered = RegisteredRegion {
                     region: region(&connections.list[connection].spec),
-                    remote_key: RKey(key(0)),
+                    remote_key: RKey(1),
                     local_key: LKey(0),
                 };
                 self.server.respond_region(now, request, Ok(registered))

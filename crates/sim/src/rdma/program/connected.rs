@@ -1,5 +1,6 @@
 //! Programs for RC, UC and XRC connections.
 
+use ferroce_memory::WindowKind;
 use ferroce_proto::memory::{AccessFlags, Bind};
 use ferroce_proto::work::{
     Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, SgList, Status, WorkId,
@@ -11,13 +12,16 @@ use super::violation::{self, InvalidRequestInputs};
 use super::{Effect, EndpointId, PostedProgram, Program, RegionLayout, Step};
 use crate::random::Random;
 use crate::rdma::host::{EndpointRq, RdmaHost};
-use crate::rdma::layout::{XRC_SRQS, srq_number};
-use crate::rdma::memory::{BASE, PD, REMOTE, key, local};
+use crate::rdma::layout::{NO_REMOTE_REGION, OTHER_PD_REGION, XRC_SRQS, srq_number};
+use crate::rdma::memory::{BASE, PD, REMOTE, local};
 use crate::rdma::workload::Service;
 use crate::rdma::workload::Workload;
 
 /// Placeholder for the end of the passive region until that is known.
 const REGION_END: u64 = 1 << 62;
+
+/// The bits in which the key of a bound window of the passive side differs from the first one.
+const TAG_CHANGE: u32 = 0x5a;
 
 /// A program under construction.
 struct ProgramBuilder<'a> {
@@ -27,6 +31,8 @@ struct ProgramBuilder<'a> {
     active: EndpointId,
     passive: EndpointId,
     regions: [usize; 2],
+    /// Their keys.
+    lkeys: [LKey; 2],
     /// The regions of the active and the passive side.
     areas: [RegionLayout; 2],
     work: Vec<SendRequest>,
@@ -58,11 +64,21 @@ pub(in crate::rdma) fn connected(
         [RegionLayout::new(largest + 64, random), RegionLayout::new(largest + 64, random)];
     let counters = [areas[1].counter(), areas[1].counter()];
     let windows = windows(service, passive, hosts, random);
+    let access = REMOTE | AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND;
+    let mut lkeys = [LKey(0); 2];
+    // Two different hosts: no host is its own peer.
+    let regions = [0, 1].map(|side| {
+        let memory = &mut hosts[[active, passive][side].host].memory;
+        let region = memory.add(Vec::new(), PD, access);
+        lkeys[side] = memory.lkey(region);
+        region
+    });
     let mut draft = ProgramBuilder {
         service,
         largest,
-        regions: [active, passive].map(|endpoint| hosts[endpoint.host].memory.regions.len()),
-        own: hosts[active.host].memory.add_window(PD, true),
+        regions,
+        lkeys,
+        own: hosts[active.host].memory.add_window(WindowKind::Type2),
         hosts,
         active,
         passive,
@@ -108,7 +124,8 @@ fn windows(
         return Vec::new();
     }
     let memory = &mut hosts[passive.host].memory;
-    [false, true].map(|second| RKey(memory.add_window(PD, second).0 | 0x5a)).to_vec()
+    let kinds = [WindowKind::Type1, WindowKind::Type2];
+    kinds.map(|kind| RKey(memory.add_window(kind).0 ^ TAG_CHANGE)).to_vec()
 }
 
 impl ProgramBuilder<'_> {
@@ -144,7 +161,7 @@ impl ProgramBuilder<'_> {
                 let capacity = length + random.below(64) as usize;
                 let at = self.areas[1].allocate(capacity);
                 let id = WorkId(self.buffers.len() as u64);
-                let sg_list = SgList::from(local(self.regions[1], at, capacity));
+                let sg_list = SgList::from(local(self.lkeys[1], at, capacity));
                 // The RQ has capacity for one per request.
                 let _ = queue.post(ReceiveRequest { id, sg_list });
                 self.buffers.push((at, capacity));
@@ -155,11 +172,12 @@ impl ProgramBuilder<'_> {
         if let Some(shared) = shared {
             // Any message of any endpoint may consume it, so each buffer fits the largest.
             let queue = &mut host.srqs[shared];
+            let lkey = host.memory.lkey(queue.region);
             let bytes = &mut host.memory.regions[queue.region].bytes;
             let at = bytes.len();
             bytes.resize(at + self.largest + 8, super::FILL);
             let id = WorkId(queue.buffers.len() as u64);
-            let sg_list = SgList::from(local(queue.region, at, self.largest));
+            let sg_list = SgList::from(local(lkey, at, self.largest));
             let _ = queue.queue.post(ReceiveRequest { id, sg_list });
             queue.buffers.push((at, self.largest));
         }
@@ -168,7 +186,7 @@ impl ProgramBuilder<'_> {
     /// Returns a remote address, by the region's key or through a window.
     fn remote(&self, at: usize, random: &mut Random) -> RemoteAddress {
         let through = if random.below(2) == 0 { None } else { random.choose(&self.windows) };
-        let key = through.copied().unwrap_or(RKey(key(self.regions[1])));
+        let key = through.copied().unwrap_or(RKey(self.lkeys[1].0));
         RemoteAddress { address: VirtualAddress(BASE + at as u64), key }
     }
 
@@ -177,14 +195,13 @@ impl ProgramBuilder<'_> {
         match random.below(4) {
             0 if length <= 256 => Data::Inline(self.areas[0].bytes[from..][..length].into()),
             1 => self.pieces(from, length, random),
-            _ => Data::SgList(SgList::from(local(self.regions[0], from, length))),
+            _ => Data::SgList(SgList::from(local(self.lkeys[0], from, length))),
         }
     }
 
     fn pieces(&self, at: usize, length: usize, random: &mut Random) -> Data {
         let cut = random.below(length as u64 + 1) as usize;
-        let sg_list =
-            [local(self.regions[0], at, cut), local(self.regions[0], at + cut, length - cut)];
+        let sg_list = [local(self.lkeys[0], at, cut), local(self.lkeys[0], at + cut, length - cut)];
         Data::SgList(SgList::from(&sg_list[..]))
     }
 
@@ -224,13 +241,13 @@ impl ProgramBuilder<'_> {
             8 => {
                 let to = self.areas[0].allocate(8);
                 let remote = self.remote(self.counters[0], random);
-                let data = Data::SgList(SgList::from(local(self.regions[0], to, 8)));
+                let data = Data::SgList(SgList::from(local(self.lkeys[0], to, 8)));
                 self.push(Operation::FetchAdd { remote, add: 1 }, data, Effect::Added { to });
             }
             9 => {
                 let to = self.areas[0].allocate(8);
                 let remote = self.remote(self.counters[1], random);
-                let data = Data::SgList(SgList::from(local(self.regions[0], to, 8)));
+                let data = Data::SgList(SgList::from(local(self.lkeys[0], to, 8)));
                 let (compare, swap) = (self.swapped, self.swapped + 1);
                 self.swapped += 1;
                 let operation = Operation::CompareSwap { remote, compare, swap };
@@ -239,16 +256,14 @@ impl ProgramBuilder<'_> {
             10 => {
                 let (to, length) = (self.areas[1].allocate(8), 8);
                 let from = from.min(self.largest);
-                let data = Data::SgList(SgList::from(local(self.regions[0], from, 8)));
+                let data = Data::SgList(SgList::from(local(self.lkeys[0], from, 8)));
                 let operation = Operation::AtomicWrite { remote: self.remote(to, random) };
                 let effect = Effect::Written { from, to, length, immediate: None };
                 self.push(operation, data, effect);
             }
             11 => {
-                let remote = RemoteAddress {
-                    address: VirtualAddress(BASE),
-                    key: RKey(key(self.regions[1])),
-                };
+                let remote =
+                    RemoteAddress { address: VirtualAddress(BASE), key: RKey(self.lkeys[1].0) };
                 let operation = Operation::Flush {
                     remote,
                     length: 64,
@@ -273,7 +288,7 @@ impl ProgramBuilder<'_> {
             Operation::Bind(Bind {
                 window,
                 key: self.own,
-                region: LKey(key(self.regions[0])),
+                region: self.lkeys[0],
                 address: VirtualAddress(BASE),
                 length: 64,
                 access: AccessFlags::REMOTE_READ,
@@ -297,7 +312,11 @@ impl ProgramBuilder<'_> {
         let buffer = self.areas[0].allocate(length.max(8));
         let inputs = InvalidRequestInputs {
             service: self.service,
-            regions: self.regions,
+            local: self.lkeys[0],
+            unbindable: self.hosts[self.active.host].memory.lkey(NO_REMOTE_REGION),
+            remote: RKey(self.lkeys[1].0),
+            no_remote: self.hosts[self.passive.host].memory.rkey(NO_REMOTE_REGION),
+            other_pd: self.hosts[self.passive.host].memory.rkey(OTHER_PD_REGION),
             end: REGION_END,
             buffer,
             foreign: self.hosts[self.passive.host].window,
@@ -318,14 +337,14 @@ impl ProgramBuilder<'_> {
         let capacity = length - 1;
         let at = self.areas[1].allocate(capacity);
         let id = WorkId(self.buffers.len() as u64);
-        let sg_list = SgList::from(local(self.regions[1], at, capacity));
+        let sg_list = SgList::from(local(self.lkeys[1], at, capacity));
         if let EndpointRq::Own(queue) =
             &mut self.hosts[self.passive.host].endpoints[self.passive.index].rq
         {
             let _ = queue.post(ReceiveRequest { id, sg_list });
         }
         self.buffers.push((at, capacity));
-        let data = Data::SgList(SgList::from(local(self.regions[0], 0, length)));
+        let data = Data::SgList(SgList::from(local(self.lkeys[0], 0, length)));
         self.push(Operation::SEND, data, Effect::Nothing);
         if let Some(step) = self.steps.last_mut() {
             step.fails = Some(Status::RemoteInvalidRequest);
@@ -350,9 +369,9 @@ impl ProgramBuilder<'_> {
         let second = windows.get(1).copied();
         let window_binds = (0..).zip(windows).map(|(id, &window)| {
             let bind = Bind {
-                window: RKey(window.0 & 0xffff_ff00),
+                window: RKey(window.0 ^ TAG_CHANGE),
                 key: window,
-                region: LKey(key(self.regions[1])),
+                region: self.lkeys[1],
                 address: VirtualAddress(BASE),
                 length: theirs.len() as u64,
                 access: REMOTE,
@@ -360,12 +379,10 @@ impl ProgramBuilder<'_> {
             SendRequest::new(WorkId(id), Operation::Bind(bind), Data::NONE)
         });
         let window_binds = window_binds.collect();
-        let access = REMOTE | AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND;
         let before = [ours.clone(), theirs.clone()];
-        // Two different hosts: no host is its own peer.
-        self.hosts[self.active.host].memory.add(ours, PD, access);
+        self.hosts[self.active.host].memory.regions[self.regions[0]].bytes = ours;
         let host = &mut self.hosts[self.passive.host];
-        host.memory.add(theirs, PD, access);
+        host.memory.regions[self.regions[1]].bytes = theirs;
         host.window = host.window.or(second);
         let own = matches!(host.endpoints[self.passive.index].rq, EndpointRq::Own(_));
         let program = Program {

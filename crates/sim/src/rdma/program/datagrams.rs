@@ -5,13 +5,13 @@ use std::net::Ipv4Addr;
 use ferroce_proto::memory::AccessFlags;
 use ferroce_proto::ud::{AddressHandle, GRH_LEN, SendRequest};
 use ferroce_proto::work::{Data, ReceiveRequest, SgList, Status, WorkId};
-use ferroce_wire::number::{Immediate, QKey, Qpn};
+use ferroce_wire::number::{Immediate, LKey, QKey, Qpn};
 
 use super::{EndpointId, RegionLayout, Step};
 use crate::random::Random;
 use crate::rdma::host::{EndpointRq, RdmaHost};
 use crate::rdma::layout::qpn;
-use crate::rdma::memory::{PD, local};
+use crate::rdma::memory::{PD, local, unknown};
 use crate::rdma::workload::Workload;
 
 /// The Q_Key of all UD QPs.
@@ -55,7 +55,10 @@ pub(in crate::rdma) fn datagrams(
 ) -> (DatagramProgram, Vec<SendRequest<Ipv4Addr>>) {
     let longest = usize::from(mtu).min(workload.largest as usize);
     let source = RegionLayout::new(longest + 64, random);
-    let region = hosts[active.host].memory.regions.len();
+    let before = source.finish();
+    let memory = &mut hosts[active.host].memory;
+    let region = memory.add(before.clone(), PD, AccessFlags::LOCAL_WRITE);
+    let lkey = memory.lkey(region);
     let (mut messages, mut steps, mut work) = (Vec::new(), Vec::new(), Vec::new());
     let address = match (group, passive.first()) {
         (None, Some(endpoint)) => AddressHandle {
@@ -80,10 +83,10 @@ pub(in crate::rdma) fn datagrams(
         let numbered = length < 8 || same || random.below(3) == 0;
         let immediate = numbered.then_some(Immediate(id as u32));
         let deliverable = random.below(12) > 0;
-        let mut sge = local(region, from, length);
+        let mut sge = local(lkey, from, length);
         let mut fails = None;
         if violation == Some(id) && length > 0 {
-            sge.key.0 ^= 0x1_0000;
+            sge.key = LKey(unknown(lkey.0));
             fails = Some(Status::LocalProtection);
         }
         let queue_key = if deliverable { QUEUE_KEY } else { QKey(QUEUE_KEY.0 ^ 1) };
@@ -104,8 +107,6 @@ pub(in crate::rdma) fn datagrams(
         });
         steps.push(Step { effect: super::Effect::Nothing, signaled, fails });
     }
-    let before = source.finish();
-    hosts[active.host].memory.add(before.clone(), PD, AccessFlags::LOCAL_WRITE);
 
     // The same buffers in each receiver's region.
     let mut area = RegionLayout::new(0, random);
@@ -117,10 +118,11 @@ pub(in crate::rdma) fn datagrams(
     for endpoint in &passive {
         let host = &mut hosts[endpoint.host];
         let region = host.memory.add(image.clone(), PD, AccessFlags::LOCAL_WRITE);
+        let lkey = host.memory.lkey(region);
         receive_regions.push((region, image.clone()));
         if let EndpointRq::Own(queue) = &mut host.endpoints[endpoint.index].rq {
             for (id, &(at, capacity)) in (0..).zip(&buffers) {
-                let sg_list = SgList::from(local(region, at, capacity));
+                let sg_list = SgList::from(local(lkey, at, capacity));
                 let _ = queue.post(ReceiveRequest { id: WorkId(id), sg_list });
             }
         }

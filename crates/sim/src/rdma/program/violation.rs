@@ -5,15 +5,21 @@ use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, S
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 
 use crate::random::Random;
-use crate::rdma::layout::{FOREIGN_XRC_SRQ, NO_REMOTE_REGION, OTHER_PD_REGION, srq_number};
-use crate::rdma::memory::{BASE, key, local};
+use crate::rdma::layout::{FOREIGN_XRC_SRQ, srq_number};
+use crate::rdma::memory::{BASE, local, unknown};
 use crate::rdma::workload::Service;
 
 /// The keys, regions and addresses from which an invalid request is built.
 pub(super) struct InvalidRequestInputs {
     pub(super) service: Service,
-    /// The program's region on either side.
-    pub(super) regions: [usize; 2],
+    /// The program's region on the active side.
+    pub(super) local: LKey,
+    /// A region of the active side that allows no windows.
+    pub(super) unbindable: LKey,
+    /// The program's region on the passive side, one without remote access, and one of another PD.
+    pub(super) remote: RKey,
+    pub(super) no_remote: RKey,
+    pub(super) other_pd: RKey,
     /// The virtual address at which the passive region ends.
     pub(super) end: u64,
     /// The offset of a buffer on the active side.
@@ -76,12 +82,12 @@ pub(super) fn invalid_request(
 
     // Zero-length requests are not checked (IBA 9.7.4.1.7).
     let length = length.max(1);
-    let region = RKey(key(inputs.regions[1]));
+    let region = inputs.remote;
     let (address, rkey) = match kind {
-        ViolationKind::Key => (BASE, RKey(0xdead_beef)),
+        ViolationKind::Key => (BASE, RKey(unknown(region.0))),
         ViolationKind::Bounds => (inputs.end - (length as u64 - 1).min(7), region),
-        ViolationKind::Permission => (BASE, RKey(key(NO_REMOTE_REGION))),
-        ViolationKind::PdId => (BASE, RKey(key(OTHER_PD_REGION))),
+        ViolationKind::Permission => (BASE, inputs.no_remote),
+        ViolationKind::PdId => (BASE, inputs.other_pd),
         ViolationKind::Foreign => (BASE, inputs.foreign.unwrap_or_default()),
         ViolationKind::Invalidated => (BASE, inputs.invalid.unwrap_or_default()),
         ViolationKind::Alignment => (BASE + 4, region),
@@ -89,7 +95,7 @@ pub(super) fn invalid_request(
     };
     let remote = RemoteAddress { address: VirtualAddress(address), key: rkey };
     let fetch = RemoteAddress { address: VirtualAddress(address.next_multiple_of(8)), key: rkey };
-    let range = |length: usize| local(inputs.regions[0], inputs.buffer, length);
+    let range = |length: usize| local(inputs.local, inputs.buffer, length);
     let (operation, mut range) = match (kind, if reliable { random.below(4) } else { 0 }) {
         (ViolationKind::Alignment, _) => (Operation::FetchAdd { remote, add: 1 }, range(8)),
         // Only WRITEs have a wrong L_Key: for a READ it would be detected only when the response arrives, after
@@ -101,7 +107,7 @@ pub(super) fn invalid_request(
         _ => (Operation::FetchAdd { remote: fetch, add: 1 }, range(8)),
     };
     if kind == ViolationKind::Local {
-        range.key = LKey(0xdead_beef);
+        range.key = LKey(unknown(range.key.0));
     }
     let mut request = SendRequest::new(id, operation, Data::SgList(SgList::from(range)));
     let status = match kind {
@@ -110,7 +116,7 @@ pub(super) fn invalid_request(
             let bind = Bind {
                 window: inputs.own,
                 key: RKey(inputs.own.0 | 0x77),
-                region: LKey(key(NO_REMOTE_REGION)),
+                region: inputs.unbindable,
                 address: VirtualAddress(BASE),
                 length: 8,
                 access: AccessFlags::REMOTE_READ,

@@ -244,6 +244,9 @@ impl ExpectedMemory {
 
     /// Describes the first difference.
     fn compare(&self, found: &[u8]) -> Option<String> {
+        if self.expected == found {
+            return None;
+        }
         let at = self.expected.iter().zip(found).position(|(one, other)| one != other)?;
         let count = self.expected.iter().zip(found).filter(|(one, other)| one != other).count();
         let (want, have) = (self.expected[at], found[at]);

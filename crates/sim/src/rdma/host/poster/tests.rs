@@ -5,7 +5,7 @@ use ferroce_proto::qp::{AckTimeout, ServiceType};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::{Data, Operation, SendRequest, SgList, WorkId};
-use ferroce_wire::number::Psn;
+use ferroce_wire::number::{LKey, Psn};
 
 use super::Poster;
 use crate::random::Random;
@@ -14,7 +14,7 @@ use crate::rdma::layout::qpn;
 use crate::rdma::memory::{Regions, local};
 
 fn send(id: u64) -> SendRequest {
-    SendRequest::new(WorkId(id), Operation::SEND, Data::SgList(SgList::from(local(0, 0, 8))))
+    SendRequest::new(WorkId(id), Operation::SEND, Data::SgList(SgList::from(local(LKey(0), 0, 8))))
 }
 
 /// An RC endpoint without an ACK timeout, so that no timer sends what is held back.
@@ -53,7 +53,7 @@ fn a_request_that_is_held_back_on_its_own_is_stranded() {
 fn a_request_behind_one_in_flight_is_not_stranded() {
     let mut endpoint = endpoint();
     post(&mut endpoint, false);
-    while endpoint.poll_transmit(Instant::ZERO, &mut Regions::default()).is_some() {}
+    while endpoint.poll_transmit(Instant::ZERO, &mut Regions::new(0, 1).access()).is_some() {}
     endpoint.release();
     post(&mut endpoint, true);
     assert_eq!(endpoint.stranded(), None, "an ACK is due");
