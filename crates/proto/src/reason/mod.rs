@@ -399,18 +399,21 @@ impl fmt::Display for Reason {
             }
             Self::RnrExhausted { attempts, psn } => write!(
                 f,
-                "the peer had no receive request for PSN {:#x} in {attempts} attempts: raise rnr_retry, or post receives earlier",
-                psn.0
+                "the peer had no receive request for PSN {:#x} in {}: raise rnr_retry, or post receives earlier",
+                psn.0,
+                Attempts(attempts)
             ),
             Self::NoResponse { attempts, psn, heard: true } => write!(
                 f,
-                "no response to PSN {:#x} in {attempts} attempts, though the peer has answered before: its queue pair is gone, or the path is broken",
-                psn.0
+                "no response to PSN {:#x} in {}, though the peer has answered before: its queue pair is gone, or the path is broken",
+                psn.0,
+                Attempts(attempts)
             ),
             Self::NoResponse { attempts, psn, heard: false } => write!(
                 f,
-                "no response to PSN {:#x} in {attempts} attempts, and none before: dest_qp_num, the address or rq_psn of the peer is wrong, its queue pair does not receive yet, or the path is broken",
-                psn.0
+                "no response to PSN {:#x} in {}, and none before: dest_qp_num, the address or rq_psn of the peer is wrong, its queue pair does not receive yet, or the path is broken",
+                psn.0,
+                Attempts(attempts)
             ),
             Self::PeerExpects { expected, sent } => write!(
                 f,
@@ -447,6 +450,15 @@ impl fmt::Display for Reason {
             }
             Self::DeviceFailed => f.write_str("the device failed and has stopped"),
         }
+    }
+}
+
+/// "1 attempt" or "8 attempts".
+struct Attempts(u8);
+
+impl fmt::Display for Attempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} attempt{}", self.0, if self.0 == 1 { "" } else { "s" })
     }
 }
 

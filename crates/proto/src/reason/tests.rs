@@ -143,6 +143,8 @@ fn sentences_say_what_to_check() {
     );
     let mtu = Reason::PayloadOverMtu { payload: 1024, mtu: 256 }.to_string();
     assert!(mtu.starts_with("payload of 1024 bytes over the path MTU of 256:"), "{mtu}");
+    let retries = Reason::RnrExhausted { attempts: 1, psn: Psn(1) }.to_string();
+    assert!(retries.contains("in 1 attempt: raise rnr_retry"), "{retries}");
     let queue = Reason::NoReceive { queue: Some(Qpn(0x12)), repeated: true }.to_string();
     assert_eq!(queue, "SRQ 0x000012 is empty: the sender repeats its message");
     let datagram = Reason::DatagramTooLong { payload: 64, receive: 64 }.to_string();
