@@ -8,7 +8,7 @@ use ferroce_wire::transport::{Bth, Reth};
 use super::queue_pair::{Config, Role};
 use super::requester::{QueuedRequest, RequestState, Requester};
 use crate::congestion::RateControl;
-use crate::memory::{Accessor, Denied, Memory, Sge};
+use crate::memory::{Denied, Memory, Sge};
 use crate::reason::{Reason, RefusedAccess};
 use crate::time::Instant;
 use crate::transmit::pad;
@@ -28,7 +28,7 @@ pub struct Whole<'a> {
     /// Whether the program gets a completion.
     pub signaled: bool,
     data: &'a Data,
-    by: Accessor,
+    config: &'a Config,
 }
 
 impl Whole<'_> {
@@ -60,17 +60,23 @@ impl Whole<'_> {
                 out.copy_from_slice(bytes);
                 Ok(())
             }
-            Data::SgList(sg_list) => sg_list.gather(0, self.length as u64, out, self.by.pd, memory),
+            Data::SgList(sg_list) => {
+                sg_list.gather(0, self.length as u64, out, self.config.pd, memory)
+            }
         }
     }
 
     /// Why the payload could not be read, for `handle_denied`.
     #[cold]
-    pub fn explain(&self, denied: Denied, memory: &impl Memory) -> Reason {
+    pub fn explain(self, denied: Denied, memory: &impl Memory) -> Reason {
         match self.data {
-            Data::SgList(sg_list) => {
-                sg_list.explain((0, self.length as u64), false, denied, self.by, memory)
-            }
+            Data::SgList(sg_list) => sg_list.explain(
+                (0, self.length as u64),
+                false,
+                denied,
+                self.config.accessor(),
+                memory,
+            ),
             Data::Inline(_) => {
                 Reason::Memory(RefusedAccess::local(Sge::default(), false), denied.into())
             }
@@ -83,7 +89,11 @@ impl Requester {
     /// Returns `None`, with nothing changed, if the slow path has to decide. A message that is retransmitted, of which
     /// the responder may have executed some packets, is not taken as a whole.
     #[inline]
-    pub(super) fn take_whole(&mut self, now: Instant, config: &Config) -> Option<Whole<'_>> {
+    pub(super) fn take_whole<'a>(
+        &'a mut self,
+        now: Instant,
+        config: &'a Config,
+    ) -> Option<Whole<'a>> {
         let queued = self.queue.get(self.next_index)?;
         let (opcode, remote) = match queued.request.operation {
             Operation::Send { immediate: None, invalidate: None } => (Opcode::RC_SEND_ONLY, None),
@@ -134,6 +144,6 @@ impl Requester {
             ..Bth::default()
         };
         let (signaled, data) = (request.signaled, &request.data);
-        Some(Whole { bth, reth, length, packets, signaled, data, by: config.accessor() })
+        Some(Whole { bth, reth, length, packets, signaled, data, config })
     }
 }

@@ -96,18 +96,22 @@ impl Queue {
     }
 
     /// Adds a completion, and raises an event if the CQ is armed for it.
+    #[inline]
     pub(crate) fn push(&self, entry: WorkCompletion) -> Result<(), Overrun> {
         let solicited = is_solicited(&entry);
-        let Ok(notify) = self.ring.push(entry, solicited) else {
-            if !self.overrun.swap(true, Ordering::Relaxed) {
-                self.events.raise(AsyncEvent::completion_lost(self.id));
-            }
-            return Err(Overrun { queue: self.id, capacity: self.ring.capacity() as u32 });
-        };
+        let Ok(notify) = self.ring.push(entry, solicited) else { return Err(self.overrun()) };
         if let (true, Some(channel)) = (notify, &self.channel) {
             channel.raise(self.id);
         }
         Ok(())
+    }
+
+    #[cold]
+    fn overrun(&self) -> Overrun {
+        if !self.overrun.swap(true, Ordering::Relaxed) {
+            self.events.raise(AsyncEvent::completion_lost(self.id));
+        }
+        Overrun { queue: self.id, capacity: self.ring.capacity() as u32 }
     }
 
     /// Requests an event, and raises it if a completion came since the program polled.

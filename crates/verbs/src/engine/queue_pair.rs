@@ -138,38 +138,13 @@ impl Core {
         if inner.destroyed {
             return published;
         }
-        let endpoint = &mut inner.endpoint;
-        let mut reasons = Vec::new();
-        if endpoint.has_counters() {
-            let counted = endpoint.take_counters();
-            adapter.counters.add(&counted);
-            inner.stats.count(&counted);
-            reasons = self.take_reasons(endpoint);
-            published.lost = Loss {
-                requests: counted.packet_seq_err + counted.local_ack_timeout_err > 0,
-                responses: counted.implied_nak_seq_err > 0,
-            };
-        }
-        if let Some(reason) =
-            reasons.last().filter(|_| inner.ended_by == 0 && endpoint.has_failed())
-        {
-            inner.ended_by = reason.number();
-        }
-        let lost = self.move_completions(inner, adapter, now, &mut published);
-        if let Some(cq::Overrun { queue, capacity }) = lost {
-            count(adapter.counters.overruns());
-            // IBA 11.6.3.3: a lost completion cannot be reported, so the QP goes to the error state.
-            inner.endpoint.handle_fatal();
-            let reason = Reason::CqOverrun { queue, capacity };
-            inner.ended_by = reason.number();
-            reasons.push(reason);
-            // What is flushed now may belong to the other CQ.
-            self.move_completions(inner, adapter, now, &mut published);
+        if inner.endpoint.has_counters() {
+            self.publish_troubles(inner, adapter, now, &mut published);
+        } else if let Some(overrun) = self.move_completions(inner, adapter, now, &mut published) {
+            let reason = self.overrun(inner, adapter, overrun, now, &mut published);
+            self.report(inner, adapter, &[reason]);
         }
         inner.stats.publish(&inner.endpoint, now);
-        if !reasons.is_empty() {
-            self.report(inner, adapter, &reasons);
-        }
         if let Some(number) = self.receives.number {
             if self.receives.queue.lock().poll_limit() {
                 self.receives.events.raise(AsyncEvent::limit_reached(number));
@@ -178,7 +153,73 @@ impl Core {
         published
     }
 
-    /// Moves the endpoint's completions to the CQs and raises its events. Returns an overrun of a CQ.
+    /// Publishes counts and reasons with the completions, whose flushes name the last reason. Apart from what every message
+    /// passes through.
+    #[cold]
+    fn publish_troubles(
+        &self,
+        inner: &mut Inner,
+        adapter: &Adapter,
+        now: Instant,
+        published: &mut Published,
+    ) {
+        let endpoint = &mut inner.endpoint;
+        let counted = endpoint.take_counters();
+        adapter.counters.add(&counted);
+        inner.stats.count(&counted);
+        published.lost = Loss {
+            requests: counted.packet_seq_err + counted.local_ack_timeout_err > 0,
+            responses: counted.implied_nak_seq_err > 0,
+        };
+        let mut reasons = self.take_reasons(endpoint);
+        if let Some(reason) =
+            reasons.last().filter(|_| inner.ended_by == 0 && endpoint.has_failed())
+        {
+            inner.ended_by = reason.number();
+        }
+        if let Some(overrun) = self.move_last_completions(inner, adapter, now, published) {
+            reasons.push(self.overrun(inner, adapter, overrun, now, published));
+        }
+        if !reasons.is_empty() {
+            self.report(inner, adapter, &reasons);
+        }
+    }
+
+    /// IBA 11.6.3.3: a lost completion cannot be reported, so the QP goes to the error state.
+    #[cold]
+    fn overrun(
+        &self,
+        inner: &mut Inner,
+        adapter: &Adapter,
+        overrun: cq::Overrun,
+        now: Instant,
+        published: &mut Published,
+    ) -> Reason {
+        let cq::Overrun { queue, capacity } = overrun;
+        count(adapter.counters.overruns());
+        inner.endpoint.handle_fatal();
+        let reason = Reason::CqOverrun { queue, capacity };
+        inner.ended_by = reason.number();
+        // What is flushed now may belong to the other CQ.
+        self.move_last_completions(inner, adapter, now, published);
+        reason
+    }
+
+    /// [`Core::move_completions`] of a QP that is in trouble: one copy for all such callers.
+    #[cold]
+    fn move_last_completions(
+        &self,
+        inner: &mut Inner,
+        adapter: &Adapter,
+        now: Instant,
+        published: &mut Published,
+    ) -> Option<cq::Overrun> {
+        self.move_completions(inner, adapter, now, published)
+    }
+
+    /// Moves the endpoint's completions to the CQs and raises its events. Returns an overrun of a CQ. Inlined
+    /// into the one caller of every message.
+    #[inline(always)]
     fn move_completions(
         &self,
         inner: &mut Inner,
@@ -210,10 +251,18 @@ impl Core {
         while let Some(event) = endpoint.poll_event() {
             self.raise(event);
         }
-        // IBA 10.3.1.7: requests in its own RQ are flushed.
-        while endpoint.state() == State::Error {
-            let flushed = endpoint.flush_receive(&mut self.receives.queue.lock());
-            let Some(mut one) = flushed else { break };
+        if endpoint.state() == State::Error {
+            lost = lost.or(self.flush_receives(inner, now));
+        }
+        lost
+    }
+
+    /// IBA 10.3.1.7: requests in its own RQ are flushed.
+    #[cold]
+    fn flush_receives(&self, inner: &mut Inner, now: Instant) -> Option<cq::Overrun> {
+        let Inner { endpoint, stats, ended_by, .. } = inner;
+        let mut lost = None;
+        while let Some(mut one) = endpoint.flush_receive(&mut self.receives.queue.lock()) {
             debug_assert!(
                 *ended_by != 0 || !endpoint.has_failed(),
                 "QP {:#x} flushes its receives for no known reason: {endpoint:?}",
@@ -262,6 +311,7 @@ impl Core {
         self.events.raise(AsyncEvent { source, kind: event.into() });
     }
 
+    #[inline]
     fn complete(
         &self,
         queue: &Arc<cq::Queue>,

@@ -259,6 +259,7 @@ impl PostError {
 
 impl PostError {
     /// The error of a QP in this state.
+    #[cold]
     pub(crate) fn of(error: endpoint::PostError, state: State) -> Self {
         match error {
             endpoint::PostError::State => Self::SendState { state },
