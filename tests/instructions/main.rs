@@ -1,6 +1,6 @@
-//! Counts the instructions of the data path with callgrind: both ends in one thread, the device threads halted. Unlike a time, a
-//! count does not depend on the load of the machine. It does depend on the machine: the same build gave up to 7 % more on
-//! another one. To judge a change, measure with and without it on one machine.
+//! Counts the instructions of the data path with callgrind: both ends in one thread, the device threads halted, their clocks
+//! advancing by a step with each reading. So a count depends neither on the load of the machine nor on its speed: with one
+//! binary, two machines with other processors, kernels and C libraries differed by 0.2 % at most.
 //!
 //! ```text
 //! ferroce-instructions            measures every row and compares it with counts.json

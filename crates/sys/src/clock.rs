@@ -27,6 +27,8 @@ pub struct FastClock {
     /// The reading at which the current frequency measurement started.
     first: Option<Reading>,
     has_counter: bool,
+    /// By how much each reading advances a clock that measures no time; 0 for one that does.
+    step: u64,
 }
 
 /// The kernel's clock and the TSC at the same moment.
@@ -52,19 +54,35 @@ impl FastClock {
     /// A clock that has not been read.
     pub fn new() -> Self {
         let (base, first, has_counter) = (Reading::default(), None, tsc::is_constant());
-        Self { base, valid: 0, scale: 0, measured: 0, first, has_counter }
+        Self { base, valid: 0, scale: 0, measured: 0, first, has_counter, step: 0 }
+    }
+
+    /// A clock that each reading advances by `step` nanoseconds: what depends on the time is then the same on every machine,
+    /// however fast it is.
+    pub fn stepped(step: u64) -> Self {
+        let base = Reading { time: now(), ticks: 0 };
+        Self { base, has_counter: false, step, ..Self::new() }
     }
 
     /// Nanoseconds of `CLOCK_MONOTONIC`. May be up to a microsecond less than an earlier reading.
     #[inline]
     pub fn now(&mut self) -> u64 {
         if !self.has_counter {
-            return now();
+            return self.without_counter();
         }
         match self.estimate(tsc::read()) {
             Some(time) => time,
             None => self.read(),
         }
+    }
+
+    #[cold]
+    fn without_counter(&mut self) -> u64 {
+        if self.step == 0 {
+            return now();
+        }
+        self.base.time += self.step;
+        self.base.time
     }
 
     /// The time at a reading of the counter, if the last reading of the kernel's clock is still valid.
@@ -165,6 +183,13 @@ mod tests {
             fast += 1;
         }
         assert_eq!(clock.scale > 0, clock.has_counter);
+    }
+
+    #[test]
+    fn a_stepped_clock_counts_its_readings() {
+        let mut clock = FastClock::stepped(40);
+        let first = clock.now();
+        assert_eq!([clock.now(), clock.now()], [first + 40, first + 80]);
     }
 
     /// Of a simulated machine: suspended, which stops one of the clocks, moved to another, or with a counter that was reset, at any

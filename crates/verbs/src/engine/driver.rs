@@ -60,7 +60,7 @@ pub(crate) struct Driver {
     pub(super) credit: Credit<Arc<Core>, Route>,
     pub(super) rings: RingState,
     deferral: Deferral,
-    clock: FastClock,
+    pub(super) clock: FastClock,
     /// The time after the last pass received.
     pub(super) now: Instant,
     /// When a polling thread last found something to do.

@@ -3,8 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
+use ferroce_sys::clock::FastClock;
+
+use super::adapter::Adapter;
 use super::shards::Handle;
 use crate::sync::lock;
+
+/// Nanoseconds between two readings of the clock of a halted device: about what a pass takes.
+const STEP: u64 = 100;
 
 #[derive(Debug, Default)]
 pub(super) struct Pause {
@@ -48,7 +54,8 @@ impl Pause {
     }
 }
 
-/// The device threads of a context are halted while this value lives.
+/// The device threads of a context are halted while this value lives, and its clocks advance by a step with each reading: how
+/// often a pass looks at quiet sockets must not depend on the speed of the machine.
 #[derive(Debug)]
 pub struct PausedThread {
     handle: Arc<Handle>,
@@ -58,6 +65,7 @@ impl PausedThread {
     pub(crate) fn new(handle: Arc<Handle>) -> Self {
         for shard in handle.shards() {
             shard.signals.pause.request(|| shard.signals.wake());
+            set_clock(shard, FastClock::stepped(STEP));
         }
         Self { handle }
     }
@@ -65,6 +73,16 @@ impl PausedThread {
 
 impl Drop for PausedThread {
     fn drop(&mut self) {
-        self.handle.shards().for_each(|shard| shard.signals.pause.end());
+        for shard in self.handle.shards() {
+            set_clock(shard, FastClock::new());
+            shard.signals.pause.end();
+        }
+    }
+}
+
+/// Without its thread, only a program that uses it from several threads at once may own the device: its clock is not replaced.
+fn set_clock(shard: &Adapter, clock: FastClock) {
+    if let Some(mut driver) = shard.driver.try_own() {
+        driver.clock = clock;
     }
 }
