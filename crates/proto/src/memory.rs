@@ -109,6 +109,41 @@ impl Atomic {
     }
 }
 
+/// An access that was begun and has not finished. No two unfinished accesses to a memory have the same token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token(pub u64);
+
+/// The answer to an access that may take time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun<T> {
+    /// It is done.
+    Done(T),
+    /// It goes on. [`Memory::poll_finished`] returns the token when it has finished.
+    Pending(Token),
+}
+
+/// An access that has finished, for [`Endpoint::handle_finished`](crate::endpoint::Endpoint::handle_finished) of the QP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The QP that began it.
+    pub queue_pair: Qpn,
+    /// Its token.
+    pub token: Token,
+    /// The result.
+    pub outcome: Outcome,
+}
+
+/// The result of an access that took time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The bytes are in memory, for all that read it.
+    Written,
+    /// The atomic operation was executed; the original value.
+    Executed(u64),
+    /// The copy failed. Nobody is at fault who named the memory: it was allowed when it began.
+    Failed,
+}
+
 /// Registered memory. Every method checks key, PD, bounds and access rights itself: an earlier check is not a
 /// permission, since an MR can be deregistered between two packets of a message.
 pub trait Memory {
@@ -117,6 +152,48 @@ pub trait Memory {
 
     /// Reads all of a local SGE to be sent.
     fn read_local(&self, pd: PdId, sge: Sge, out: &mut [u8]) -> Result<(), Denied>;
+
+    /// Whether any access answers [`Begun::Pending`]. Where it is false, the branches for these are not compiled.
+    const CAN_PEND: bool = false;
+
+    /// As [`Memory::write_local`], but may answer that it takes time: the memory has copied `data` then, and the checks
+    /// have passed. Accesses that are unfinished at the same time may be executed in any order.
+    #[inline(always)]
+    fn begin_write_local(
+        &mut self,
+        by: Accessor,
+        sge: Sge,
+        data: &[u8],
+    ) -> Result<Begun<()>, Denied> {
+        self.write_local(by.pd, sge, data).map(Begun::Done)
+    }
+
+    /// As [`Memory::write_remote`], but may answer that it takes time.
+    #[inline(always)]
+    fn begin_write_remote(
+        &mut self,
+        by: Accessor,
+        range: RemoteRange,
+        data: &[u8],
+    ) -> Result<Begun<()>, Denied> {
+        self.write_remote(by, range, data).map(Begun::Done)
+    }
+
+    /// As [`Memory::atomic`], but may answer that it takes time.
+    #[inline(always)]
+    fn begin_atomic(
+        &mut self,
+        by: Accessor,
+        range: RemoteRange,
+        operation: Atomic,
+    ) -> Result<Begun<u64>, Denied> {
+        self.atomic(by, range, operation).map(Begun::Done)
+    }
+
+    /// The next access that has finished.
+    fn poll_finished(&mut self) -> Option<Finished> {
+        None
+    }
 
     /// Writes received bytes to the start of a local SGE. Bytes beyond the SGE are denied.
     fn write_local(&mut self, pd: PdId, sge: Sge, data: &[u8]) -> Result<(), Denied>;

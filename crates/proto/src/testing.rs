@@ -1,10 +1,15 @@
 //! Shared by the tests of all transports: random numbers, link faults and memory.
 
+mod pending;
+
 use std::vec::Vec;
 
 use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 
-use crate::memory::{AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge};
+use self::pending::Pending;
+use crate::memory::{
+    AccessFlags, Accessor, Atomic, Begun, Bind, Denied, Memory, PdId, RemoteRange, Sge,
+};
 use crate::reason::Reason;
 
 /// SplitMix64.
@@ -47,6 +52,7 @@ pub(crate) struct TestMemory {
     pub(crate) valid: bool,
     pub(crate) atomics: u64,
     pub(crate) windows: Vec<TestWindow>,
+    pub(crate) pending: Pending,
 }
 
 /// A memory window: its bound range, and the QP it belongs to.
@@ -69,7 +75,8 @@ impl TestMemory {
             | AccessFlags::REMOTE_READ
             | AccessFlags::REMOTE_ATOMIC;
         let bytes = (0..REGION / 8).flat_map(|_| random.next().to_ne_bytes()).collect();
-        Self { bytes, access, valid: true, atomics: 0, windows: Vec::new() }
+        let pending = Pending::new();
+        Self { bytes, access, valid: true, atomics: 0, windows: Vec::new(), pending }
     }
 
     /// Adds an unbound window.
@@ -134,7 +141,83 @@ impl TestMemory {
     }
 }
 
+impl TestMemory {
+    fn local_range(
+        &self,
+        pd: PdId,
+        sge: Sge,
+        data: &[u8],
+    ) -> Result<core::ops::Range<usize>, Denied> {
+        if data.len() > sge.length as usize {
+            return Err(Denied::Bounds);
+        }
+        self.range(pd, sge.key.0, sge.address, data.len() as u64, AccessFlags::LOCAL_WRITE)
+    }
+
+    fn atomic_range(
+        &self,
+        by: Accessor,
+        range: RemoteRange,
+        operation: Atomic,
+    ) -> Result<core::ops::Range<usize>, Denied> {
+        let access = match operation {
+            Atomic::Write(_) => AccessFlags::REMOTE_WRITE,
+            _ => AccessFlags::REMOTE_ATOMIC,
+        };
+        self.remote(by, RemoteRange { length: 8, ..range }, access)
+    }
+
+    fn execute(&mut self, range: core::ops::Range<usize>, operation: Atomic) -> u64 {
+        let bytes = &mut self.bytes[range];
+        let original = u64::from_ne_bytes((&*bytes).try_into().unwrap());
+        bytes.copy_from_slice(&operation.apply(original).to_ne_bytes());
+        self.atomics += 1;
+        original
+    }
+}
+
 impl Memory for TestMemory {
+    const CAN_PEND: bool = true;
+
+    fn begin_write_local(
+        &mut self,
+        by: Accessor,
+        sge: Sge,
+        data: &[u8],
+    ) -> Result<Begun<()>, Denied> {
+        if !self.takes_time() {
+            return self.write_local(by.pd, sge, data).map(Begun::Done);
+        }
+        let range = self.local_range(by.pd, sge, data)?;
+        Ok(self.begin_write(by, range, data))
+    }
+
+    fn begin_write_remote(
+        &mut self,
+        by: Accessor,
+        range: RemoteRange,
+        data: &[u8],
+    ) -> Result<Begun<()>, Denied> {
+        if !self.takes_time() {
+            return self.write_remote(by, range, data).map(Begun::Done);
+        }
+        let range = self.remote(by, range, AccessFlags::REMOTE_WRITE)?;
+        Ok(self.begin_write(by, range, data))
+    }
+
+    fn begin_atomic(
+        &mut self,
+        by: Accessor,
+        range: RemoteRange,
+        operation: Atomic,
+    ) -> Result<Begun<u64>, Denied> {
+        if !self.takes_time() {
+            return self.atomic(by, range, operation).map(Begun::Done);
+        }
+        let range = self.atomic_range(by, range, operation)?;
+        Ok(self.begin_operation(by, range, operation))
+    }
+
     fn check_local(&self, pd: PdId, sge: Sge, write: bool) -> Result<(), Denied> {
         let access = if write { AccessFlags::LOCAL_WRITE } else { AccessFlags::default() };
         self.range(pd, sge.key.0, sge.address, u64::from(sge.length), access).map(drop)
@@ -148,11 +231,7 @@ impl Memory for TestMemory {
     }
 
     fn write_local(&mut self, pd: PdId, sge: Sge, data: &[u8]) -> Result<(), Denied> {
-        if data.len() > sge.length as usize {
-            return Err(Denied::Bounds);
-        }
-        let write = AccessFlags::LOCAL_WRITE;
-        let range = self.range(pd, sge.key.0, sge.address, data.len() as u64, write)?;
+        let range = self.local_range(pd, sge, data)?;
         self.bytes[range].copy_from_slice(data);
         Ok(())
     }
@@ -198,16 +277,8 @@ impl Memory for TestMemory {
         range: RemoteRange,
         operation: Atomic,
     ) -> Result<u64, Denied> {
-        let access = match operation {
-            Atomic::Write(_) => AccessFlags::REMOTE_WRITE,
-            _ => AccessFlags::REMOTE_ATOMIC,
-        };
-        let range = self.remote(by, RemoteRange { length: 8, ..range }, access)?;
-        let bytes = &mut self.bytes[range];
-        let original = u64::from_ne_bytes((&*bytes).try_into().unwrap());
-        bytes.copy_from_slice(&operation.apply(original).to_ne_bytes());
-        self.atomics += 1;
-        Ok(original)
+        let range = self.atomic_range(by, range, operation)?;
+        Ok(self.execute(range, operation))
     }
 
     fn invalidate(&mut self, by: Accessor, key: RKey) -> Result<(), Denied> {

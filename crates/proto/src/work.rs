@@ -6,7 +6,7 @@ use ferroce_wire::number::{Immediate, Qpn, RKey, VirtualAddress};
 use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};
 
 pub use crate::inline_data::InlineData;
-use crate::memory::{Accessor, Bind, Denied, Memory, PdId, Sge};
+use crate::memory::{Accessor, Begun, Bind, Denied, Memory, PdId, Sge, Token};
 use crate::reason::{Reason, RefusedAccess};
 
 /// The caller's ID of a work request (`wr_id`), returned in its completion.
@@ -238,21 +238,28 @@ impl SgList {
         Reason::denied(RefusedAccess::local(sge, writes), denied, by, memory)
     }
 
-    /// Writes `data` to the bytes from `offset` on.
+    /// Writes `data` to the bytes from `offset` on. Calls `pending` for each write that has only begun.
     #[inline(always)]
     pub(crate) fn scatter(
         &self,
         offset: u64,
         mut data: &[u8],
-        pd: PdId,
+        by: Accessor,
         memory: &mut impl Memory,
+        mut pending: impl FnMut(Token, RefusedAccess),
     ) -> Result<(), Denied> {
+        let mut write = |sge, data: &[u8]| {
+            if let Begun::Pending(token) = memory.begin_write_local(by, sge, data)? {
+                pending(token, RefusedAccess::local(sge, true));
+            }
+            Ok(())
+        };
         if let Some(sge) = self.single(offset, data.len() as u64) {
-            return memory.write_local(pd, sge, data);
+            return write(sge, data);
         }
         for sge in self.range(offset, data.len() as u64) {
             let (part, rest) = data.split_at(data.len().min(sge.length as usize));
-            memory.write_local(pd, sge, part)?;
+            write(sge, part)?;
             data = rest;
         }
         Ok(())

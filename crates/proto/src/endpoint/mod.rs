@@ -4,8 +4,10 @@
 //! | file | role |
 //! |---|---|
 //! | `modify` | Modify QP: state and attributes, applied to the transport |
+//! | `finish` | the end of accesses to memory that take time |
 //! | `traffic` | packets, posts and completions |
 
+mod finish;
 mod modify;
 mod traffic;
 
@@ -94,6 +96,8 @@ pub struct Endpoint<R> {
     transport: Transport<R>,
     events: VecDeque<Event>,
     established: bool,
+    /// Unfinished accesses to memory of connections before the last reset.
+    abandoned: usize,
     /// Counts that the transport does not keep itself.
     counters: Uncollected,
 }
@@ -117,6 +121,7 @@ impl<R: Copy> Endpoint<R> {
             transport: Transport::None,
             events: VecDeque::new(),
             established: false,
+            abandoned: 0,
             counters: Uncollected::default(),
             settings,
         };
@@ -193,6 +198,9 @@ impl<R: Copy> Endpoint<R> {
     /// The next event. [`Endpoint::state`] is current only after this call.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.sync_state();
+        if self.events.front() == Some(&Event::LastReceiveReached) && self.withholds_receives() {
+            return None;
+        }
         self.events.pop_front()
     }
 

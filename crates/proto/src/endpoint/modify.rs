@@ -85,6 +85,7 @@ impl<R: Copy> Endpoint<R> {
     }
 
     fn reset(&mut self) {
+        self.abandoned = self.unfinished();
         self.attributes = QueuePairAttributes::default();
         self.events.clear();
         self.established = false;

@@ -1,5 +1,7 @@
 //! QPs from RESET to their end.
 
+mod finish;
+
 use std::vec;
 use std::vec::Vec;
 

@@ -156,10 +156,10 @@ impl<R: Copy> Endpoint<R> {
     /// Handles an ACK of RC as [`Endpoint::handle_packet`] does, if it is positive and acknowledges new packets. False, and
     /// nothing has changed, if [`Endpoint::handle_packet`] has to decide.
     #[inline]
-    pub fn handle_ack(&mut self, now: Instant, psn: Psn, aeth: Aeth) -> bool {
+    pub fn handle_ack(&mut self, now: Instant, psn: Psn, aeth: Aeth, memory: &impl Memory) -> bool {
         let handled = match &mut self.transport {
             Transport::Reliable(queue_pair) if self.machine.state() == State::ReadyToSend => {
-                queue_pair.handle_ack(now, psn, aeth)
+                queue_pair.handle_ack(now, psn, aeth, memory)
             }
             _ => false,
         };
@@ -409,6 +409,9 @@ impl<R: Copy> Endpoint<R> {
     pub fn flush_receive(&self, receives: &mut ReceiveQueue) -> Option<Completion> {
         if self.state() != State::Error || self.settings.shared_receives {
             return None;
+        }
+        if self.withholds_receives() {
+            return None; // Those before complete first.
         }
         let request = receives.take()?;
         Some(Completion::new(request.id, CompletionKind::Receive, Status::Flushed))

@@ -10,6 +10,7 @@ use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
 use ferroce_wire::transport::Aeth;
 
+use super::placement::Placement;
 use super::queue_pair::Config;
 use super::requester::{QueuedRequest, RequestState, Requester, Trouble};
 use super::responder::without;
@@ -18,7 +19,7 @@ use crate::budget::InFlight;
 use crate::congestion::{Loss, RateControl};
 use crate::memory::Memory;
 use crate::qp::Fault;
-use crate::reason::{Reason, RefusedAccess};
+use crate::reason::Reason;
 use crate::time::Instant;
 use crate::work::{Completion, Data, Operation, SgList, Status};
 
@@ -102,17 +103,19 @@ impl Requester {
                 // The buffer gets the value in host byte order.
                 let bytes = original.original.0.to_ne_bytes();
                 if let Data::SgList(sg_list) = &queued.request.data {
-                    let mut at = 0;
-                    for sge in sg_list.as_slice() {
-                        let end = at + sge.length as usize;
-                        let written = memory.write_local(config.pd, *sge, &bytes[at..end]);
-                        if let Err(denied) = written {
-                            let access = RefusedAccess::local(*sge, true);
-                            let by = config.accessor();
-                            let reason = Reason::denied(access, denied, by, memory);
-                            return self.fail(Status::LocalProtection, reason, done);
-                        }
-                        at = end;
+                    let by = config.accessor();
+                    let (withheld, released) = (&mut self.withheld, &mut self.released);
+                    let pending = |token, access| {
+                        withheld.begin_behind(
+                            done,
+                            released,
+                            token,
+                            Placement::new(access, queued),
+                        );
+                    };
+                    if let Err(denied) = sg_list.scatter(0, &bytes, by, memory, pending) {
+                        let reason = sg_list.explain((0, 8), true, denied, by, memory);
+                        return self.fail(Status::LocalProtection, reason, done);
                     }
                 }
                 self.finish_front(now, config, done);
@@ -169,13 +172,12 @@ impl Requester {
         {
             return self.fail_response(packet, done);
         }
+        let (withheld, released) = (&mut self.withheld, &mut self.released);
+        let pending = |token, access| {
+            withheld.begin_behind(done, released, token, Placement::new(access, queued));
+        };
         let placed = sg_list.map_or(Ok(()), |(sg_list, offset)| {
-            let mut data = packet.payload;
-            sg_list.range(offset, expected).try_for_each(|sge| {
-                let (part, rest) = data.split_at(data.len().min(sge.length as usize));
-                data = rest;
-                memory.write_local(config.pd, sge, part)
-            })
+            sg_list.scatter(offset, packet.payload, config.accessor(), memory, pending)
         });
         if let Err(denied) = placed {
             let (by, part) = (config.accessor(), sg_list.map_or(0, |(_, offset)| offset));

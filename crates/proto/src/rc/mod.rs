@@ -7,6 +7,7 @@
 //! | `segment` | headers and payload of one packet |
 //! | `whole` | messages that are sent as a whole |
 //! | `completer` | ACKs, NAKs, READ and atomic responses, timeouts |
+//! | `placement` | completions that wait for the end of a write to memory |
 //! | `probe` | packets sent again to find out what the responder has |
 //! | `rtt` | the round-trip time |
 //! | `responder` | the checks on requests and their execution |
@@ -16,6 +17,7 @@
 
 mod completer;
 mod keepalive;
+mod placement;
 mod probe;
 mod queue_pair;
 mod requester;

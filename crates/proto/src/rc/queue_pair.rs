@@ -19,7 +19,8 @@ use super::whole::Whole;
 use crate::budget::{Budget, InFlight, Pending, Progress};
 use crate::congestion::{Congestion, NotificationPacer, RateControl, cost};
 use crate::counters::{Counters, Uncollected};
-use crate::memory::{AccessFlags, Accessor, Memory, PdId};
+use crate::held::HeldPacket;
+use crate::memory::{AccessFlags, Accessor, Memory, Outcome, PdId, Token};
 use crate::qp::Fault;
 use crate::reason::Reason;
 use crate::receive::{ReceiveQueue, XrcDomain};
@@ -219,11 +220,13 @@ impl QueuePair {
         }
         if self.fault.is_some() {
             // In ERR, posted requests are flushed (IBA 10.3.1.7).
+            self.requester.released = self.send_done.len();
             self.send_done.push_back(Completion::new(
                 request.id,
                 CompletionKind::from(&request.operation),
                 Status::Flushed,
             ));
+            self.requester.withhold(&mut self.send_done);
             return Ok(());
         }
         self.requester.post(request, &self.config)
@@ -257,14 +260,14 @@ impl QueuePair {
     /// packets of a message as an ONLY packet ([`QueuePair::take_whole`]).
     /// Equivalent to [`QueuePair::handle_packet`] for each, of which only the last may request an ACK.
     #[inline]
-    pub fn handle_run(
+    pub fn handle_run<M: Memory>(
         &mut self,
         now: Instant,
         packet: &Packet<'_>,
         packets: u32,
         marked: bool,
         receives: Option<&mut ReceiveQueue>,
-        memory: &mut impl Memory,
+        memory: &mut M,
     ) {
         let Some(info) = packet.bth.opcode.info() else { return };
         // P_Key and destination were checked when the QP was looked up (IBA 9.6.1.1).
@@ -317,11 +320,15 @@ impl QueuePair {
                 })
         } else {
             let done = &mut self.send_done;
-            self.requester
+            let requester = &mut self.requester;
+            requester.released = done.len();
+            let handled = requester
                 .handle_response(now, packet, packets, info, &self.config, memory, done)
-                .and_then(|()| self.requester.complete_failed(done))
-                .is_err()
-                .then_some(Fault::Requester)
+                .and_then(|()| requester.complete_failed(done));
+            if M::CAN_PEND {
+                requester.withhold(done);
+            }
+            handled.is_err().then_some(Fault::Requester)
         };
         if let Some(fault) = failed {
             self.enter_error(fault);
@@ -348,9 +355,18 @@ impl QueuePair {
     /// Handles an ACK as [`QueuePair::handle_run`] does, if it is positive and acknowledges new packets. False, and nothing has
     /// changed, if [`QueuePair::handle_run`] has to decide.
     #[inline]
-    pub fn handle_ack(&mut self, now: Instant, psn: Psn, aeth: Aeth) -> bool {
+    pub fn handle_ack<M: Memory>(
+        &mut self,
+        now: Instant,
+        psn: Psn,
+        aeth: Aeth,
+        _memory: &M,
+    ) -> bool {
         let Self { requester, config, send_done, .. } = self;
         if self.fault.is_some() || config.keepalive.is_some() || config.role != Role::Both {
+            return false;
+        }
+        if M::CAN_PEND && !requester.withheld.is_empty() {
             return false;
         }
         if !requester.handle_ack(now, psn, aeth, config, send_done) {
@@ -367,7 +383,10 @@ impl QueuePair {
         if self.fault.is_some() {
             return;
         }
-        if self.requester.handle_timeout(now, &self.config, &mut self.send_done).is_err() {
+        self.requester.released = self.send_done.len();
+        let handled = self.requester.handle_timeout(now, &self.config, &mut self.send_done);
+        self.requester.withhold(&mut self.send_done);
+        if handled.is_err() {
             return self.enter_error(Fault::Requester);
         }
         let busy = self.requester.has_unacknowledged();
@@ -384,11 +403,14 @@ impl QueuePair {
         if psn == self.requester.unacknowledged.before().psn() {
             self.keepalive.on_unreachable(now);
         }
-        let done = &mut self.send_done;
-        let config = &self.config;
-        if self.fault.is_none()
-            && self.requester.handle_unreachable(now, psn, config, done).is_err()
-        {
+        if self.fault.is_some() {
+            return;
+        }
+        self.requester.released = self.send_done.len();
+        let (config, done) = (&self.config, &mut self.send_done);
+        let handled = self.requester.handle_unreachable(now, psn, config, done);
+        self.requester.withhold(done);
+        if handled.is_err() {
             self.enter_error(Fault::Requester);
         }
     }
@@ -414,9 +436,14 @@ impl QueuePair {
 
     /// Nothing reaches the peer any more: what is in flight has timed out.
     pub fn handle_link_down(&mut self, now: Instant) {
-        let done = &mut self.send_done;
-        let config = &self.config;
-        if self.fault.is_none() && self.requester.handle_link_down(now, config, done).is_err() {
+        if self.fault.is_some() {
+            return;
+        }
+        self.requester.released = self.send_done.len();
+        let (config, done) = (&self.config, &mut self.send_done);
+        let handled = self.requester.handle_link_down(now, config, done);
+        self.requester.withhold(done);
+        if handled.is_err() {
             self.enter_error(Fault::Requester);
         }
     }
@@ -428,8 +455,11 @@ impl QueuePair {
             return;
         }
         if local {
+            self.requester.released = self.send_done.len();
             let (config, done) = (&self.config, &mut self.send_done);
-            if self.requester.fail_local(psn, reason, config, done).is_err() {
+            let handled = self.requester.fail_local(psn, reason, config, done);
+            self.requester.withhold(done);
+            if handled.is_err() {
                 self.enter_error(Fault::Requester);
             }
         } else {
@@ -449,8 +479,65 @@ impl QueuePair {
 
     fn enter_error(&mut self, fault: Fault) {
         self.fault = Some(fault);
+        self.requester.released = self.send_done.len();
         self.requester.flush(&mut self.send_done);
+        self.requester.withhold(&mut self.send_done);
         self.responder.stop(&mut self.receive_done);
+    }
+
+    /// Handles the end of an access to memory that this QP has begun. Returns false if it has not.
+    pub fn handle_finished(&mut self, token: Token, outcome: Outcome) -> bool {
+        let Self { responder, requester, config, receive_done, send_done, .. } = self;
+        let in_error = self.fault.is_some();
+        let of_request = responder.handle_finished(token, outcome, config, in_error, receive_done);
+        let failed = match of_request {
+            Some(Ok(())) => None,
+            Some(Err(Refused { code, reported })) => {
+                self.refusal = Some(code).filter(|_| !reported);
+                Some(Fault::Responder)
+            }
+            None => {
+                let ended = requester.handle_finished(token, outcome, in_error, send_done);
+                let Some(result) = ended else { return false };
+                result.err()
+            }
+        };
+        if let Some(fault) = failed {
+            self.enter_error(fault);
+        }
+        true
+    }
+
+    /// The next packet that was held while memory was written, if it can be handled now. It is to be passed to
+    /// [`QueuePair::handle_run`] before any other packet.
+    pub fn take_held<M: Memory>(&mut self) -> Option<HeldPacket> {
+        if self.responder.is_placing() || self.fault.is_some() {
+            return None;
+        }
+        let packet = self.responder.held.pop();
+        if packet.is_none() {
+            self.responder.ask_for_dropped::<M>();
+        }
+        packet
+    }
+
+    /// Number of accesses to memory that have begun and not finished.
+    pub fn unfinished(&self) -> usize {
+        self.responder.withheld.unfinished() + self.requester.withheld.unfinished()
+    }
+
+    /// Panics if something is withheld that waits for nothing, or a message waits for nothing.
+    #[cfg(debug_assertions)]
+    pub(crate) fn check_withheld(&self) {
+        let Self { requester, responder, .. } = self;
+        requester.withheld.check_invariants();
+        responder.withheld.check_invariants();
+        assert!(!responder.is_placing() || !responder.withheld.is_empty(), "messages wait");
+    }
+
+    /// Whether receive completions wait for the end of an access to memory.
+    pub(crate) fn withholds_receives(&self) -> bool {
+        !self.responder.withheld.is_empty()
     }
 
     /// Flushes the QP's own RQ in ERR. Never call this with an SRQ.
@@ -463,11 +550,11 @@ impl QueuePair {
     ///
     /// A request is sent only if its cost fits into `budget`, and is subtracted from it. Responses are free.
     #[inline]
-    pub fn poll_transmit(
+    pub fn poll_transmit<M: Memory>(
         &mut self,
         now: Instant,
         budget: &mut Budget,
-        memory: &mut impl Memory,
+        memory: &mut M,
     ) -> Option<Transmit<'_>> {
         self.requester.over_budget = InFlight::NONE;
         if core::mem::take(&mut self.notify) {
@@ -482,7 +569,14 @@ impl QueuePair {
         if self.fault.is_some() {
             return None;
         }
-        if self.requester.execute_local(&self.config, memory, &mut self.send_done).is_err() {
+        if M::CAN_PEND {
+            self.requester.released = self.send_done.len();
+        }
+        let executed = self.requester.execute_local(&self.config, memory, &mut self.send_done);
+        if M::CAN_PEND {
+            self.requester.withhold(&mut self.send_done);
+        }
+        if executed.is_err() {
             self.enter_error(Fault::Requester);
             return None;
         }

@@ -15,6 +15,7 @@ use core::time::Duration;
 use ferroce_wire::number::Psn;
 use ferroce_wire::transport::Aeth;
 
+use super::placement::{Failed, Placement};
 use super::probe::Probe;
 use super::queue_pair::{Config, Role};
 use super::rtt::RoundTrip;
@@ -27,6 +28,7 @@ use crate::memory::{Memory, RemoteRange};
 use crate::qp::Fault;
 use crate::time::{Instant, earliest};
 use crate::transmit::Transmit;
+use crate::withheld::Withheld;
 use crate::work::{
     Completion, CompletionKind, MAX_MESSAGE, Operation, PostError, SendRequest, Status, WorkId,
 };
@@ -114,6 +116,9 @@ const ACK_REQUEST_INTERVAL: u32 = 16;
 /// could not follow a window that loss has reduced.
 const MAX_CHUNK_COST: usize = 128 * 1024;
 
+/// Parts of responses that are written to memory at once, before no more are requested.
+const MAX_PLACEMENTS: usize = 64;
+
 /// Whether new requests may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sending {
@@ -176,6 +181,12 @@ pub(super) struct Requester {
     pub(super) stalled: bool,
     pub(super) sending: Sending,
     pub(super) counters: Uncollected,
+    /// The completions behind responses whose payload is being written.
+    pub(super) withheld: Withheld<Placement, Completion>,
+    /// How many completions wait for nothing.
+    pub(super) released: usize,
+    /// A response could not be written: what follows is flushed.
+    pub(super) failed: Option<Failed>,
     /// What was heard of the peer instead of a response, and what was unacknowledged then.
     pub(super) trouble: Option<(Sequence, Trouble)>,
 }
@@ -231,6 +242,9 @@ impl Requester {
             stalled: false,
             sending: Sending::NotYet,
             counters: Uncollected::default(),
+            withheld: Withheld::default(),
+            released: 0,
+            failed: None,
             trouble: None,
         }
     }
@@ -472,13 +486,18 @@ impl Requester {
         if self.sending == Sending::Draining && queued.start >= self.newest {
             return false;
         }
-        // A request's own chunks end behind its start, and do not count as earlier.
-        if request.fence && self.outstanding.front().is_some_and(|&end| end <= queued.start) {
+        // A request's own chunks end behind its start, and do not count as earlier. Those of which the response is
+        // being written have left `outstanding`.
+        if request.fence
+            && (self.outstanding.front().is_some_and(|&end| end <= queued.start)
+                || self.awaits_earlier_response(queued))
+        {
             return false;
         }
-        // No more than the responder has resources for (IBA 9.4.4).
+        // No more than the responder has resources for (IBA 9.4.4), and memory for the responses.
         if request.operation.wants_response()
-            && self.outstanding.len() >= usize::from(config.max_rd_atomic)
+            && (self.outstanding.len() >= usize::from(config.max_rd_atomic)
+                || self.withheld.unfinished() >= MAX_PLACEMENTS)
         {
             return false;
         }
@@ -549,6 +568,7 @@ impl Requester {
     /// Whether all started requests have completed.
     pub(super) fn is_drained(&self) -> bool {
         self.sending == Sending::Draining
+            && self.withheld.is_empty()
             && self.queue.front().is_none_or(|queued| queued.start >= self.newest)
     }
 

@@ -34,7 +34,7 @@ pub(super) enum ResponseKind {
 }
 
 impl ResponseKind {
-    const fn is_acknowledge(&self) -> bool {
+    pub(super) const fn is_acknowledge(&self) -> bool {
         matches!(self, Self::Acknowledge(_))
     }
 

@@ -85,10 +85,12 @@ pub enum KeyFault {
     OtherQueuePair(Qpn),
     /// The key is one of a memory window, which has no lkey.
     NoLkey,
+    /// The key allows the access, but the copy to or from the memory failed.
+    CopyFailed,
 }
 
 impl KeyFault {
-    pub(super) const fn number(self) -> u16 {
+    pub(crate) const fn number(self) -> u16 {
         match self {
             Self::Unknown => 1,
             Self::Deregistered => 2,
@@ -100,6 +102,7 @@ impl KeyFault {
             Self::Unbound => 8,
             Self::OtherQueuePair(_) => 9,
             Self::NoLkey => 10,
+            Self::CopyFailed => 11,
         }
     }
 }
@@ -184,6 +187,7 @@ pub(super) fn write(
             write!(f, "is a memory window that QP {:#08x} has bound for itself", owner.0)
         }
         KeyFault::NoLkey => f.write_str("is a memory window, which has no lkey"),
+        KeyFault::CopyFailed => f.write_str("allows it, but the copy to or from the memory failed"),
     }
 }
 

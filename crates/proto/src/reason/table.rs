@@ -34,6 +34,7 @@ table! {
     8 "window_unbound" "mw" "the memory window is not bound";
     9 "window_other_qp" "mw" "the memory window is bound for another queue pair";
     10 "window_lkey" "mw" "a memory window has no lkey";
+    11 "copy_failed" "mr" "the key allows the access, but the copy to or from the memory failed";
     20 "window_bind" "mw" "the memory window cannot be bound";
     21 "invalidate" "mw" "the key cannot be invalidated";
     30 "opcode_sequence" "opcode" "a packet does not continue the message in progress";

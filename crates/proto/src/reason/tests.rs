@@ -65,6 +65,7 @@ fn all() -> Vec<Reason> {
         KeyFault::Unbound,
         KeyFault::OtherQueuePair(qpn),
         KeyFault::NoLkey,
+        KeyFault::CopyFailed,
     ];
     let mut all: Vec<_> = faults.map(|fault| Reason::Memory(access, fault)).into();
     all.extend([

@@ -10,7 +10,8 @@ use super::drops::Drops;
 use super::requester;
 use super::responder::Responder;
 use crate::budget::Progress;
-use crate::memory::{AccessFlags, Accessor, Memory, PdId};
+use crate::held::HeldPacket;
+use crate::memory::{AccessFlags, Accessor, Memory, Outcome, PdId, Token};
 use crate::qp::Fault;
 use crate::reason::Reason;
 use crate::receive::ReceiveQueue;
@@ -190,6 +191,48 @@ impl QueuePair {
     fn enter_error(&mut self, fault: Fault) {
         self.queues.enter_error(fault);
         self.responder.stop(&mut self.queues.receive_done);
+    }
+
+    /// Handles the end of an access to memory that this QP has begun. Returns false if it has not.
+    pub fn handle_finished(&mut self, token: Token, outcome: Outcome) -> bool {
+        let Queues { receive_done, reports, .. } = &mut self.queues;
+        let ended = self.responder.handle_finished(token, outcome, receive_done, reports);
+        if let Some(Err(fault)) = ended {
+            if !self.queues.in_error() {
+                self.enter_error(fault);
+            }
+        }
+        ended.is_some()
+    }
+
+    /// The next packet that was held while memory was written, if it can be handled now. It is to be passed to
+    /// [`QueuePair::handle_packet`] before any other packet.
+    pub fn take_held(&mut self) -> Option<HeldPacket> {
+        if self.responder.is_placing() || self.queues.in_error() {
+            return None;
+        }
+        let packet = self.responder.held.pop();
+        // What was dropped is a gap in the PSNs.
+        self.responder.held.dropped &= packet.is_some();
+        packet
+    }
+
+    /// Number of accesses to memory that have begun and not finished.
+    pub fn unfinished(&self) -> usize {
+        self.responder.withheld.unfinished()
+    }
+
+    /// Panics if something is withheld that waits for nothing, or a message waits for nothing.
+    #[cfg(debug_assertions)]
+    pub(crate) fn check_withheld(&self) {
+        self.responder.withheld.check_invariants();
+        let waits = self.responder.is_placing();
+        assert!(!waits || !self.responder.withheld.is_empty(), "messages wait");
+    }
+
+    /// Whether receive completions wait for the end of an access to memory.
+    pub(crate) fn withholds_receives(&self) -> bool {
+        !self.responder.withheld.is_empty()
     }
 
     /// Flushes the QP's own RQ in ERR. Never call this with an SRQ.

@@ -13,10 +13,12 @@ use ferroce_wire::packet::Packet;
 use super::drops::{self, Drops};
 use super::queue_pair::Config;
 use crate::counters::Uncollected;
-use crate::memory::{AccessFlags, Denied, Memory, RemoteRange};
+use crate::held::HeldPackets;
+use crate::memory::{AccessFlags, Begun, Denied, Memory, Outcome, RemoteRange, Token};
 use crate::qp::Fault;
-use crate::reason::{Reason, RefusedAccess};
+use crate::reason::{KeyFault, Reason, RefusedAccess};
 use crate::receive::ReceiveQueue;
+use crate::withheld::{Released, Withheld};
 use crate::work::{Completion, CompletionKind, MAX_MESSAGE, ReceiveRequest, Status};
 
 /// PSNs up to this far behind the expected one count as late or duplicate packets. InfiniBand networks neither
@@ -35,6 +37,8 @@ enum InboundMessage {
     Send,
     /// Destination of the remaining payload.
     Write(RemoteRange),
+    /// Memory has not finished with the message, which has ended or was dropped: the next one waits.
+    Placing,
 }
 
 /// Why a packet fails a check.
@@ -64,6 +68,12 @@ pub(super) struct Responder {
     /// The receive request that it consumes.
     receive: Option<ReceiveRequest>,
     pub(super) drops: Drops,
+    /// The completion behind unfinished accesses to memory.
+    pub(super) withheld: Withheld<RefusedAccess, Completion>,
+    /// The number of the reason why one of these accesses failed.
+    failed: Option<u16>,
+    /// The packets of later messages.
+    pub(super) held: HeldPackets,
 }
 
 impl Responder {
@@ -79,17 +89,20 @@ impl Responder {
             received: 0,
             receive: None,
             drops: Drops::default(),
+            withheld: Withheld::default(),
+            failed: None,
+            held: HeldPackets::default(),
         }
     }
 
     #[allow(clippy::too_many_arguments)] // Everything that a packet may change.
-    pub(super) fn handle_packet(
+    pub(super) fn handle_packet<M: Memory>(
         &mut self,
         packet: &Packet<'_>,
         info: &OpcodeInfo,
         config: &Config,
         receives: &mut ReceiveQueue,
-        memory: &mut impl Memory,
+        memory: &mut M,
         done: &mut VecDeque<Completion>,
         reports: &mut Uncollected,
     ) -> Result<(), Fault> {
@@ -97,6 +110,10 @@ impl Responder {
         let ahead = packet.bth.psn.distance(self.expected);
         if (-LATE_PSN_WINDOW..0).contains(&ahead) {
             self.drops.late += 1;
+            return Ok(());
+        }
+        if M::CAN_PEND && self.must_hold(info) {
+            self.held.push(packet, 1);
             return Ok(());
         }
         if ahead != 0 {
@@ -130,18 +147,23 @@ impl Responder {
             }
         }
         if info.position.ends() {
-            self.message = InboundMessage::None;
+            self.message = self.after_message();
         }
         let Some(request) = self.receive.take() else { return Ok(()) };
         match (failed, self.message) {
             (Some(reason), _) => {
-                done.push_back(request.completion(Status::LocalProtection).because(reason));
+                let failure = request.completion(Status::LocalProtection).because(reason);
+                self.complete(failure, done);
                 return Err(Fault::Responder);
             }
+            // Its buffer is still written to. It is for the next message, which waits for that.
+            _ if M::CAN_PEND && !self.withheld.is_empty() => self.receive = Some(request),
             // The message was dropped: the next message consumes the request, possibly one of another QP if it is
             // from an SRQ.
             (_, InboundMessage::None | InboundMessage::Dropped) => receives.put_back(request),
-            (_, InboundMessage::Send | InboundMessage::Write(_)) => self.receive = Some(request),
+            (_, InboundMessage::Send | InboundMessage::Write(_) | InboundMessage::Placing) => {
+                self.receive = Some(request);
+            }
         }
         Ok(())
     }
@@ -246,8 +268,14 @@ impl Responder {
             if length > 0 {
                 // The MR may have been deregistered since the message began.
                 let part = RemoteRange { length, ..range };
-                (memory.write_remote(config.accessor(), part, packet.payload))
-                    .map_err(|denied| refused(part, denied, config, memory))?;
+                match memory.begin_write_remote(config.accessor(), part, packet.payload) {
+                    Ok(Begun::Done(())) => {}
+                    Ok(Begun::Pending(token)) => {
+                        let access = RefusedAccess::remote(part, AccessFlags::REMOTE_WRITE);
+                        self.withheld.begin(token, access);
+                    }
+                    Err(denied) => return Err(refused(part, denied, config, memory)),
+                }
             }
             self.message = InboundMessage::Write(RemoteRange {
                 address: VirtualAddress(range.address.0.wrapping_add(u64::from(length))),
@@ -259,7 +287,7 @@ impl Responder {
         if info.completes {
             let by_send = info.operation == Operation::Send;
             if let Some(request) = self.receive.take() {
-                done.push_back(Completion {
+                let completion = Completion {
                     kind: if by_send {
                         CompletionKind::Receive
                     } else {
@@ -269,7 +297,8 @@ impl Responder {
                     immediate: packet.extensions.immediate.map(|immediate| immediate.value),
                     solicited: packet.bth.solicited,
                     ..request.completion(Status::Success)
-                });
+                };
+                self.complete(completion, done);
             }
         }
         Ok(())
@@ -278,26 +307,99 @@ impl Responder {
     /// Writes the payload of a SEND behind the bytes received before. If the receive request's own lkey denies the
     /// access, the peer is not at fault: the request fails, and the QP enters ERR (IBA 10.3.1.7).
     fn write_payload(
-        &self,
+        &mut self,
         payload: &[u8],
         config: &Config,
         memory: &mut impl Memory,
     ) -> Result<(), Refusal> {
-        let Some(request) = &self.receive else { return Err(no_receive()) };
-        let sg_list = &request.sg_list;
-        sg_list.scatter(self.received, payload, config.pd, memory).map_err(|denied| {
-            let part = (self.received, payload.len() as u64);
-            let reason = sg_list.explain(part, true, denied, config.accessor(), memory);
-            Refusal::Failed(Box::new(reason))
+        let Self { receive, received, withheld, .. } = self;
+        let Some(request) = receive else { return Err(no_receive()) };
+        let (sg_list, by) = (&request.sg_list, config.accessor());
+        let pending = |token, access| withheld.begin(token, access);
+        sg_list.scatter(*received, payload, by, memory, pending).map_err(|denied| {
+            let part = (*received, payload.len() as u64);
+            Refusal::Failed(Box::new(sg_list.explain(part, true, denied, by, memory)))
         })
     }
 
     /// Ends the message in progress when the QP enters ERR.
     pub(super) fn stop(&mut self, done: &mut VecDeque<Completion>) {
         self.message = InboundMessage::None;
+        self.held.clear();
         if let Some(request) = self.receive.take() {
-            done.push_back(request.completion(Status::Flushed));
+            self.complete(request.completion(Status::Flushed), done);
         }
+    }
+
+    /// Adds a completion, behind the accesses to memory that it waits for.
+    fn complete(&mut self, completion: Completion, done: &mut VecDeque<Completion>) {
+        if self.withheld.is_empty() {
+            done.push_back(completion);
+        } else {
+            self.withheld.push(completion);
+        }
+    }
+
+    /// The state between messages.
+    fn after_message(&self) -> InboundMessage {
+        if self.withheld.is_empty() { InboundMessage::None } else { InboundMessage::Placing }
+    }
+
+    /// Whether a packet waits: messages are executed in order, as with RC, while the packets of one message are placed
+    /// in any order. A start while a message is in progress ends that one.
+    fn must_hold(&mut self, info: &OpcodeInfo) -> bool {
+        if info.position.opens() && !self.withheld.is_empty() {
+            if matches!(self.message, InboundMessage::Send | InboundMessage::Write(_)) {
+                self.drops.count(drops::Reason::Opcode);
+            }
+            self.message = InboundMessage::Placing;
+        }
+        self.message == InboundMessage::Placing
+    }
+
+    /// Whether the next message waits for the end of the one before.
+    pub(super) fn is_placing(&self) -> bool {
+        self.message == InboundMessage::Placing
+    }
+
+    /// An access to memory has finished. `None` if it is of no message. A copy that fails is an error of this host, as
+    /// with a receive request whose own lkey denies the access.
+    pub(super) fn handle_finished(
+        &mut self,
+        token: Token,
+        outcome: Outcome,
+        done: &mut VecDeque<Completion>,
+        reports: &mut Uncollected,
+    ) -> Option<Result<(), Fault>> {
+        if !self.withheld.finish(token, outcome) {
+            return None;
+        }
+        let mut result = Ok(());
+        while let Some(released) = self.withheld.pop() {
+            match (released, self.failed) {
+                (Released::Access(access, Outcome::Failed), None) => {
+                    let reason = reports.report(Reason::Memory(access, KeyFault::CopyFailed));
+                    self.failed = Some(reason);
+                    if let Some(request) = self.receive.take() {
+                        let failure = request.completion(Status::LocalProtection);
+                        self.complete(failure.because(reason), done);
+                    }
+                    result = Err(Fault::Responder);
+                }
+                (Released::Access(..), _) => {}
+                (Released::Effect(completion), Some(reason))
+                    if completion.status == Status::Success =>
+                {
+                    let status = Status::LocalProtection;
+                    done.push_back(Completion { status, ..completion }.because(reason));
+                }
+                (Released::Effect(completion), _) => done.push_back(completion),
+            }
+        }
+        if self.is_placing() {
+            self.message = self.after_message();
+        }
+        Some(result)
     }
 }
 

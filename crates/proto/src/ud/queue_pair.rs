@@ -11,7 +11,7 @@ use super::request::{AddressHandle, SendRequest, UdTransmit};
 use super::requester;
 use super::responder::{Drops, Envelope, Responder};
 use crate::budget::Progress;
-use crate::memory::{Memory, PdId};
+use crate::memory::{Memory, Outcome, PdId, Token};
 use crate::qp::Fault;
 use crate::reason::Reason;
 use crate::receive::ReceiveQueue;
@@ -73,7 +73,7 @@ impl<R: Copy> QueuePair<R> {
     /// Discards all requests and errors. Groups stay attached in every state (IBA 11.3.1).
     pub fn reset(&mut self) {
         self.queues = Queues::new(self.config.send_psn);
-        self.responder.drops = Drops::default();
+        self.responder.reset();
     }
 
     /// The fault that put the QP into SQE or ERR, if any.
@@ -191,6 +191,34 @@ impl<R: Copy> QueuePair<R> {
         if !self.queues.in_error() {
             self.queues.enter_error(Fault::Owner);
         }
+    }
+
+    /// Handles the end of an access to memory that this QP has begun. Returns false if it has not.
+    pub fn handle_finished(&mut self, token: Token, outcome: Outcome) -> bool {
+        let Queues { receive_done, reports, .. } = &mut self.queues;
+        let ended = self.responder.handle_finished(token, outcome, receive_done, reports);
+        if let Some(Err(fault)) = ended {
+            if !self.queues.in_error() {
+                self.queues.enter_error(fault);
+            }
+        }
+        ended.is_some()
+    }
+
+    /// Number of accesses to memory that have begun and not finished.
+    pub fn unfinished(&self) -> usize {
+        self.responder.withheld.unfinished()
+    }
+
+    /// Panics if a completion is withheld that waits for nothing.
+    #[cfg(debug_assertions)]
+    pub(crate) fn check_withheld(&self) {
+        self.responder.withheld.check_invariants();
+    }
+
+    /// Whether receive completions wait for the end of an access to memory.
+    pub(crate) fn withholds_receives(&self) -> bool {
+        !self.responder.withheld.is_empty()
     }
 
     /// Flushes the QP's own RQ in ERR. Never call this with an SRQ.

@@ -1,6 +1,9 @@
 //! Inbound datagrams: checked (IBA 9.8.3), and written behind the space for the GRH.
 //!
 //! Destination → Q_Key → length → receive request → delivery. A datagram that fails a check is dropped silently.
+//!
+//! Datagrams are not ordered, so none waits for memory that takes time to write the one before; only the completions are in
+//! the order of the receive requests (IBA 10.8.5).
 
 use alloc::collections::VecDeque;
 
@@ -12,10 +15,11 @@ use ferroce_wire::packet::Packet;
 use super::groups::Groups;
 use super::queue_pair::Config;
 use crate::counters::Uncollected;
-use crate::memory::{Accessor, Memory};
+use crate::memory::{Accessor, Memory, Outcome, Token};
 use crate::qp::Fault;
-use crate::reason::Reason;
+use crate::reason::{KeyFault, Reason, RefusedAccess};
 use crate::receive::ReceiveQueue;
+use crate::withheld::{Released, Withheld};
 use crate::work::{Completion, ReceiveRequest, Status};
 
 /// Bytes reserved for the GRH at the start of every receive buffer (IBA 11.4.1.2).
@@ -51,11 +55,23 @@ pub struct Drops {
 pub(super) struct Responder {
     pub(super) groups: Groups,
     pub(super) drops: Drops,
+    /// The completions behind unfinished accesses to memory.
+    pub(super) withheld: Withheld<RefusedAccess, Completion>,
+    /// The reason why a part of the datagram could not be written whose completion is next.
+    failed: Option<u16>,
 }
 
 impl Responder {
     pub(super) fn new(config: &Config) -> Self {
-        Self { groups: Groups::new(config.group_capacity), drops: Drops::default() }
+        let (drops, withheld) = (Drops::default(), Withheld::default());
+        Self { groups: Groups::new(config.group_capacity), drops, withheld, failed: None }
+    }
+
+    /// Forgets what was received. Groups stay attached.
+    pub(super) fn reset(&mut self) {
+        let groups = core::mem::take(&mut self.groups);
+        let (drops, withheld) = (Drops::default(), Withheld::default());
+        *self = Self { groups, drops, withheld, failed: None };
     }
 
     #[allow(clippy::too_many_arguments)] // Everything that a packet may change.
@@ -76,17 +92,54 @@ impl Responder {
             reports.report(Reason::NoReceive { queue: None, repeated: false });
             return Ok(());
         };
-        let delivered = deliver(packet, envelope, source, &request, config, memory);
+        let pending = |token, access| self.withheld.begin(token, access);
+        let delivered = deliver(packet, envelope, source, &request, config, memory, pending);
+        let completion = match &delivered {
+            Ok(completion) => *completion,
+            Err((status, reason)) => request.completion(*status).because(reports.report(*reason)),
+        };
+        if self.withheld.is_empty() {
+            done.push_back(completion);
+        } else {
+            self.withheld.push(completion);
+        }
         match delivered {
-            Ok(completion) => done.push_back(completion),
-            Err((status, reason)) => {
-                done.push_back(request.completion(status).because(reports.report(reason)));
-                if status == Status::LocalProtection {
-                    return Err(Fault::Responder);
+            Err((Status::LocalProtection, _)) => Err(Fault::Responder),
+            _ => Ok(()),
+        }
+    }
+
+    /// An access to memory has finished. `None` if it is of no datagram. A copy that fails is an error of this host, as
+    /// with a receive request whose own lkey denies the access.
+    pub(super) fn handle_finished(
+        &mut self,
+        token: Token,
+        outcome: Outcome,
+        done: &mut VecDeque<Completion>,
+        reports: &mut Uncollected,
+    ) -> Option<Result<(), Fault>> {
+        if !self.withheld.finish(token, outcome) {
+            return None;
+        }
+        let mut result = Ok(());
+        while let Some(released) = self.withheld.pop() {
+            match released {
+                Released::Access(access, Outcome::Failed) => {
+                    let reason = Reason::Memory(access, KeyFault::CopyFailed);
+                    self.failed = Some(reports.report(reason));
+                    result = Err(Fault::Responder);
+                }
+                Released::Access(..) => {}
+                Released::Effect(completion) => {
+                    let status = Status::LocalProtection;
+                    done.push_back(match self.failed.take() {
+                        Some(reason) => Completion { status, ..completion }.because(reason),
+                        None => completion,
+                    });
                 }
             }
         }
-        Ok(())
+        Some(result)
     }
 
     /// Returns the source QPN of an acceptable datagram; counts all others as drops.
@@ -135,6 +188,7 @@ fn deliver(
     request: &ReceiveRequest,
     config: &Config,
     memory: &mut impl Memory,
+    mut pending: impl FnMut(Token, RefusedAccess),
 ) -> Result<Completion, (Status, Reason)> {
     let length = GRH_LEN + packet.payload.len();
     // A buffer that is too small completes with an error (IBA 11.6.2), but the QP stays operational: error classes D
@@ -146,10 +200,10 @@ fn deliver(
     // The receive request's own lkey denies the access: the request fails, and the QP enters ERR (IBA 10.3.1.7).
     let header = envelope.header.as_ref().map_or(&[][..], |header| header);
     let sg_list = &request.sg_list;
-    (sg_list.scatter(0, header, config.pd, memory))
-        .and_then(|()| sg_list.scatter(GRH_LEN as u64, packet.payload, config.pd, memory))
+    let by = Accessor { pd: config.pd, queue_pair: config.number };
+    (sg_list.scatter(0, header, by, memory, &mut pending))
+        .and_then(|()| sg_list.scatter(GRH_LEN as u64, packet.payload, by, memory, &mut pending))
         .map_err(|denied| {
-            let by = Accessor { pd: config.pd, queue_pair: config.number };
             let reason = sg_list.explain((0, length as u64), true, denied, by, memory);
             (Status::LocalProtection, reason)
         })?;

@@ -33,6 +33,11 @@ impl Responder {
             self.counters.report(Reason::PsnOutOfWindow { psn, expected });
             return;
         }
+        if self.withheld.oldest().is_some_and(|oldest| sequence >= oldest.sequence)
+            && has_response(info.operation)
+        {
+            return; // It is being executed: the response follows.
+        }
         if !has_response(info.operation) {
             self.counters.get_mut().out_of_window_request +=
                 u64::from(self.expected.since(sequence) > PSN_WINDOW);
@@ -71,6 +76,21 @@ impl Responder {
             .responses
             .first_after(sequence)
             .map_or(self.last_ackable, |next| next.last_ackable);
-        self.respond(newest, ResponseKind::Acknowledge(Syndrome::ACK));
+        let acknowledge = |sequence| Response {
+            sequence,
+            msn: self.msn,
+            kind: ResponseKind::Acknowledge(Syndrome::ACK),
+        };
+        let Some(placed) = self.withheld.oldest().map(|oldest| oldest.ackable) else {
+            return self.responses.push(acknowledge(newest));
+        };
+        // What is being placed is acknowledged when that is done, but the packets before it at once: the requester's
+        // timer runs.
+        if sequence <= placed {
+            self.responses.push(acknowledge(newest.min(placed)));
+        }
+        if newest > placed {
+            self.withhold_response(acknowledge(newest));
+        }
     }
 }

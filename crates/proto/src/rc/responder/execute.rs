@@ -7,8 +7,9 @@ use ferroce_wire::opcode::{OpcodeInfo, Operation};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::Syndrome;
 
+use super::placement::{Effect, Placement};
 use super::{MessageInProgress, Refusal, Reply, Responder, Verdict, remote_range};
-use crate::memory::{AccessFlags, Accessor, Atomic, Denied, Memory, RemoteRange};
+use crate::memory::{AccessFlags, Accessor, Atomic, Begun, Denied, Memory, RemoteRange};
 use crate::rc::queue_pair::Config;
 use crate::rc::responses::{Executed, Request, ResponseKind, packets};
 use crate::reason::{Reason, RefusedAccess};
@@ -16,13 +17,13 @@ use crate::work::{Completion, CompletionKind, Status};
 
 impl Responder {
     /// Step 7: execution.
-    pub(super) fn execute(
+    pub(super) fn execute<M: Memory>(
         &mut self,
         packet: &Packet<'_>,
         info: &OpcodeInfo,
         config: &Config,
         by: Accessor,
-        memory: &mut impl Memory,
+        memory: &mut M,
         done: &mut VecDeque<Completion>,
     ) -> Verdict {
         // The last one of a run.
@@ -49,9 +50,13 @@ impl Responder {
                 let length = packet.payload.len() as u32;
                 if length > 0 {
                     let part = RemoteRange { length, ..range };
-                    if let Err(denied) = memory.write_remote(by, part, packet.payload) {
-                        let access = AccessFlags::REMOTE_WRITE;
-                        return Err(refused(part, access, denied, by, memory));
+                    let access = AccessFlags::REMOTE_WRITE;
+                    match memory.begin_write_remote(by, part, packet.payload) {
+                        Ok(Begun::Done(())) => {}
+                        Ok(Begun::Pending(token)) => {
+                            self.place(token, RefusedAccess::remote(part, access), sequence);
+                        }
+                        Err(denied) => return Err(refused(part, access, denied, by, memory)),
                     }
                 }
                 range.address = VirtualAddress(range.address.0.wrapping_add(u64::from(length)));
@@ -76,28 +81,31 @@ impl Responder {
             self.msn = self.msn.wrapping_add(1);
         }
         if info.completes {
-            self.complete(packet, info, done);
+            self.complete::<M>(packet, info, done);
         }
         self.last_ackable = sequence;
         self.expected = sequence.plus(1);
         if packet.bth.ack_request {
-            self.respond(sequence, ResponseKind::Acknowledge(Syndrome::ACK));
+            self.respond::<M>(sequence, ResponseKind::Acknowledge(Syndrome::ACK));
+        }
+        if M::CAN_PEND && info.position.ends() && !self.withheld.is_empty() {
+            self.message = MessageInProgress::Placing;
         }
         Ok(())
     }
 
     /// Executes a request that has its own response.
-    fn execute_with_response(
+    fn execute_with_response<M: Memory>(
         &mut self,
         packet: &Packet<'_>,
         info: &OpcodeInfo,
         config: &Config,
         by: Accessor,
-        memory: &mut impl Memory,
+        memory: &mut M,
     ) -> Verdict {
         let range = remote_range(packet).ok_or_else(|| unexpected(packet))?;
         let mut psns = 1;
-        let mut original = 0;
+        let mut original = Begun::Done(0);
         // FLUSH and ATOMIC WRITE have an empty READ response (IBA A19).
         let mut kind =
             ResponseKind::Read { range: RemoteRange::default(), sent: 0, by, duplicate: false };
@@ -108,10 +116,12 @@ impl Responder {
             }
             Operation::CompareSwap | Operation::FetchAdd => {
                 let operation = atomic(packet, info).ok_or_else(|| unexpected(packet))?;
-                original = memory.atomic(by, range, operation).map_err(|denied| {
+                original = memory.begin_atomic(by, range, operation).map_err(|denied| {
                     refused(range, AccessFlags::REMOTE_ATOMIC, denied, by, memory)
                 })?;
-                kind = ResponseKind::Atomic { original, duplicate: false };
+                if let Begun::Done(original) = original {
+                    kind = ResponseKind::Atomic { original, duplicate: false };
+                }
             }
             Operation::AtomicWrite => {
                 let payload = packet.payload.len();
@@ -119,7 +129,7 @@ impl Responder {
                     Refusal::Length.because(Reason::LengthMismatch { announced: 8, payload })
                 })?;
                 let operation = Atomic::Write(u64::from_ne_bytes(bytes));
-                memory.atomic(by, range, operation).map_err(|denied| {
+                original = memory.begin_atomic(by, range, operation).map_err(|denied| {
                     refused(range, AccessFlags::REMOTE_WRITE, denied, by, memory)
                 })?;
             }
@@ -131,10 +141,19 @@ impl Responder {
         self.msn = self.msn.wrapping_add(1);
         let request = Request { operation: info.operation, range, by };
         let last_ackable = self.last_ackable;
-        let executed = Executed { start: sequence, packets: psns, request, original, last_ackable };
-        self.responses.remember(executed, config);
-        self.respond(sequence, kind);
         self.expected = sequence.plus(psns);
+        let (start, packets) = (sequence, psns);
+        match original {
+            Begun::Done(original) => {
+                let executed = Executed { start, packets, request, original, last_ackable };
+                self.responses.remember(executed, config);
+                self.respond::<M>(sequence, kind);
+            }
+            Begun::Pending(token) => {
+                let executed = Executed { start, packets, request, original: 0, last_ackable };
+                self.place_atomic(token, executed);
+            }
+        }
         Ok(())
     }
 
@@ -145,15 +164,19 @@ impl Responder {
         by: Accessor,
         memory: &mut impl Memory,
     ) -> Verdict {
-        let Some(request) = &self.receive else { return Err(unexpected(packet)) };
+        let sequence = self.expected.plus(self.run - 1);
+        let Self { receive, received, last_ackable, withheld, .. } = self;
+        let Some(request) = receive else { return Err(unexpected(packet)) };
         let (sg_list, payload) = (&request.sg_list, packet.payload);
-        sg_list.scatter(self.received, payload, by.pd, memory).map_err(|denied| {
-            let part = (self.received, payload.len() as u64);
+        let pending =
+            |token, access| withheld.begin(token, Placement::new(access, sequence, *last_ackable));
+        sg_list.scatter(*received, payload, by, memory, pending).map_err(|denied| {
+            let part = (*received, payload.len() as u64);
             Refusal::Receive.because(sg_list.explain(part, true, denied, by, memory))
         })
     }
 
-    fn complete(
+    fn complete<M: Memory>(
         &mut self,
         packet: &Packet<'_>,
         info: &OpcodeInfo,
@@ -164,14 +187,19 @@ impl Responder {
             Operation::Write => CompletionKind::ReceiveWriteImmediate,
             _ => CompletionKind::Receive,
         };
-        done.push_back(Completion {
+        let completion = Completion {
             length: self.received as u32,
             immediate: packet.extensions.immediate.map(|immediate| immediate.value),
             invalidated: packet.extensions.ieth.map(|ieth| ieth.key),
             solicited: packet.bth.solicited,
             receive_queue: self.receive_queue,
             ..Completion::new(request.id, kind, Status::Success)
-        });
+        };
+        if M::CAN_PEND && !self.withheld.is_empty() {
+            self.withheld.push(Effect::Complete(completion));
+        } else {
+            done.push_back(completion);
+        }
     }
 
     /// Completes the receive request of the message in progress with a status and the number of a reason. Returns false when there is none.
@@ -182,11 +210,17 @@ impl Responder {
         done: &mut VecDeque<Completion>,
     ) -> bool {
         let Some(request) = self.receive.take() else { return false };
-        done.push_back(Completion {
+        let completion = Completion {
             receive_queue: self.receive_queue,
             vendor_error,
             ..Completion::new(request.id, CompletionKind::Receive, status)
-        });
+        };
+        // Its buffer is still written to.
+        if self.withheld.is_empty() {
+            done.push_back(completion);
+        } else {
+            self.withheld.push(Effect::Complete(completion));
+        }
         true
     }
 }

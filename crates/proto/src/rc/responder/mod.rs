@@ -3,15 +3,20 @@
 //!
 //! PSN → opcode sequence → QP permissions → resources → length → rkey, bounds, access → execution.
 //!
+//! Where memory takes time, the packets of one message are placed in any order (IBA o9-20), and its ACK and completion wait for
+//! all before them. The next message waits for its end (IBA C9-28): its packets are held.
+//!
 //! | file | role |
 //! |---|---|
 //! | `checks` | the checks after the PSN check |
 //! | `execute` | execution and receive completions |
 //! | `duplicates` | duplicate requests |
+//! | `placement` | what waits for the end of an access to memory |
 
 mod checks;
 mod duplicates;
 mod execute;
+mod placement;
 mod whole;
 
 pub use whole::Message;
@@ -25,14 +30,17 @@ use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::{NakCode, SyndromeKind};
 use ferroce_wire::transport::{Aeth, Bth};
 
+use self::placement::{Effect, Placement};
 use super::queue_pair::{Config, Role};
 use super::responses::{Response, ResponseKind, Responses};
 use super::sequence::Sequence;
 use crate::counters::Uncollected;
+use crate::held::HeldPackets;
 use crate::memory::{Accessor, Memory, RemoteRange};
 use crate::reason::Reason;
 use crate::receive::ReceiveQueue;
 use crate::transmit::Transmit;
+use crate::withheld::Withheld;
 use crate::work::{Completion, ReceiveRequest, Status};
 
 /// A request failed with a fatal NAK: the QP enters ERR.
@@ -50,6 +58,8 @@ enum MessageInProgress {
     Send,
     /// Destination of the remaining payload.
     Write(RemoteRange),
+    /// All packets of the message have arrived, and memory has not finished with them: the next message waits.
+    Placing,
 }
 
 /// PSNs further ahead of the expected one than this are not from the connection's requester: 64 MiB in flight at a
@@ -83,6 +93,12 @@ pub(super) struct Responder {
     run: u32,
     responses: Responses,
     pub(super) counters: Uncollected,
+    /// The responses and completions behind unfinished accesses to memory.
+    pub(super) withheld: Withheld<Placement, Effect>,
+    /// The number of the reason why one of these accesses failed.
+    failed: Option<u16>,
+    /// The packets of later messages.
+    pub(super) held: HeldPackets,
 }
 
 /// Result of a check.
@@ -108,7 +124,7 @@ enum Refusal {
     Access,
     /// The rkey of a SEND with invalidate cannot be invalidated.
     Invalidate,
-    /// The lkey of the local receive request denies the access.
+    /// The lkey of the local receive request denies the access, or a copy to memory failed that was allowed.
     Receive,
 }
 
@@ -161,6 +177,9 @@ impl Responder {
             run: 1,
             responses: Responses::default(),
             counters: Uncollected::default(),
+            withheld: Withheld::default(),
+            failed: None,
+            held: HeldPackets::default(),
         }
     }
 
@@ -195,14 +214,14 @@ impl Responder {
 
     /// Handles a packet of a request, or a run of `packets`: of MIDDLE packets, or of all packets of a message.
     #[allow(clippy::too_many_arguments)] // Everything that a request may change.
-    pub(super) fn handle_request(
+    pub(super) fn handle_request<M: Memory>(
         &mut self,
         packet: &Packet<'_>,
         packets: u32,
         info: &OpcodeInfo,
         config: &Config,
         receives: Option<&mut ReceiveQueue>,
-        memory: &mut impl Memory,
+        memory: &mut M,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Refused> {
         let by = accessor(config, receives.as_deref());
@@ -237,11 +256,15 @@ impl Responder {
                 self.counters.report(Reason::PsnOutOfWindow { psn, expected });
                 return Ok(());
             }
-            if !self.nak_sent {
-                self.nak_sent = true;
-                let syndrome = SyndromeKind::Nak(NakCode::PsnSequenceError).into();
-                self.respond(self.expected, ResponseKind::Acknowledge(syndrome));
+            if M::CAN_PEND && self.is_placing() {
+                self.held.push(packet, self.run);
+                return Ok(());
             }
+            self.refuse_gap::<M>();
+            return Ok(());
+        }
+        if M::CAN_PEND && self.is_placing() {
+            self.held.push(packet, self.run);
             return Ok(());
         }
         let queue = packet.extensions.xrceth.map(|header| header.receive_queue.into());
@@ -267,35 +290,54 @@ impl Responder {
                 // Packets behind this one are out of sequence now, and dropped silently (IBA 9.7.5.2.8).
                 self.nak_sent = true;
                 let syndrome = SyndromeKind::RnrNak(config.rnr_timer).into();
-                self.respond(sequence, ResponseKind::Acknowledge(syndrome));
+                self.respond::<M>(sequence, ResponseKind::Acknowledge(syndrome));
                 Ok(())
             }
             Err(Reply::Refuse(refusal, reason)) => {
                 let code = refusal.code();
                 let reason = self.counters.report(*reason);
-                self.respond(sequence, ResponseKind::Acknowledge(SyndromeKind::Nak(code).into()));
+                let syndrome = SyndromeKind::Nak(code).into();
+                self.respond::<M>(sequence, ResponseKind::Acknowledge(syndrome));
                 let reported = self.end_receive(refusal.receive_status(), reason, done);
                 Err(Refused { code, reported })
             }
         }
     }
 
-    fn respond(&mut self, sequence: Sequence, kind: ResponseKind) {
-        self.responses.push(Response { sequence, msn: self.msn, kind });
+    /// Queues a response, behind the accesses to memory that it waits for.
+    #[inline]
+    fn respond<M: Memory>(&mut self, sequence: Sequence, kind: ResponseKind) {
+        let response = Response { sequence, msn: self.msn, kind };
+        if M::CAN_PEND && !self.withheld.is_empty() {
+            self.withhold_response(response);
+        } else {
+            self.responses.push(response);
+        }
+    }
+
+    /// Asks for the expected packet, once.
+    fn refuse_gap<M: Memory>(&mut self) {
+        if !self.nak_sent {
+            self.nak_sent = true;
+            let syndrome = SyndromeKind::Nak(NakCode::PsnSequenceError).into();
+            self.respond::<M>(self.expected, ResponseKind::Acknowledge(syndrome));
+        }
     }
 
     /// Ends the message in progress when the QP enters ERR; queued responses are still sent.
     pub(super) fn stop(&mut self, done: &mut VecDeque<Completion>) {
         self.end_receive(Status::Flushed, 0, done);
         self.message = MessageInProgress::None;
+        self.held.clear();
     }
 
     /// The memory of a READ can no longer be read: a NAK replaces the remaining responses.
     pub(super) fn fail_read(&mut self, psn: Psn) {
         let sequence = self.expected.near(psn);
         self.responses.clear();
-        let syndrome = SyndromeKind::Nak(NakCode::RemoteAccessError).into();
-        self.respond(sequence, ResponseKind::Acknowledge(syndrome));
+        let kind = ResponseKind::Acknowledge(SyndromeKind::Nak(NakCode::RemoteAccessError).into());
+        // Accesses that have not finished are of later requests.
+        self.responses.push(Response { sequence, msn: self.msn, kind });
     }
 }
 

@@ -13,6 +13,7 @@ mod large;
 mod local;
 mod naks;
 mod pair;
+mod placement;
 mod pool;
 mod probes;
 mod programs;

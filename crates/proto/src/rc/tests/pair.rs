@@ -14,7 +14,7 @@ use core::time::Duration;
 
 use crate::budget::Budget;
 use crate::congestion::{Congestion, cost};
-use crate::memory::AccessFlags;
+use crate::memory::{AccessFlags, Finished};
 use crate::rc::{Config, Message, QueuePair, Role};
 use crate::receive::ReceiveQueue;
 pub(super) use crate::testing::{BASE, DOMAIN, Faults, KEY, REGION, Random, TestMemory, sge};
@@ -56,6 +56,18 @@ pub(super) struct Pair {
     pub(super) max_run: u32,
     /// Messages are sent by [`QueuePair::take_whole`] where possible.
     pub(super) takes_whole: bool,
+    /// Bytes of a side that must be in memory when a side gets the completion with this ID: of a send request when
+    /// `is_send`.
+    pub(super) watched: Vec<Watched>,
+}
+
+pub(super) struct Watched {
+    pub(super) is_send: bool,
+    pub(super) completes_on: usize,
+    pub(super) id: u64,
+    pub(super) side: usize,
+    pub(super) offset: u64,
+    pub(super) length: u32,
 }
 
 /// A configuration for tests.
@@ -114,12 +126,31 @@ impl Pair {
             marking: false,
             max_run: 1,
             takes_whole: false,
+            watched: Vec::new(),
         }
     }
 
     pub(super) fn post_receive(&mut self, side: usize, id: u64, offset: u64, length: u32) {
         let request = ReceiveRequest { id: WorkId(id), sg_list: SgList::from(sge(offset, length)) };
         self.hosts[side].receives.post(request).unwrap();
+        let watched = Watched { is_send: false, completes_on: side, id, side, offset, length };
+        self.watched.push(watched);
+    }
+
+    /// The bytes of `side` are in memory when side 0 gets the completion of the send request.
+    pub(super) fn watch_send(&mut self, id: u64, side: usize, offset: u64, length: u32) {
+        let watched = Watched { is_send: true, completes_on: 0, id, side, offset, length };
+        self.watched.push(watched);
+    }
+
+    /// The bytes that a completion is about are in memory.
+    fn check_placed(&self, completes_on: usize, is_send: bool, id: WorkId) {
+        for one in &self.watched {
+            if (one.completes_on, one.is_send, one.id) == (completes_on, is_send, id.0) {
+                let is_open = self.hosts[one.side].memory.is_open(one.offset, one.length);
+                assert!(!is_open, "{id:?} completes, and is still being written");
+            }
+        }
     }
 
     /// Sends all packets that may be sent, and collects completions.
@@ -149,12 +180,13 @@ impl Pair {
                     Err(_) => host.qp.handle_denied(psn, false, crate::testing::DENIED),
                 }
             }
-            let host = &mut self.hosts[side];
-            while let Some(completion) = host.qp.poll_send_completion() {
-                host.sent.push(completion);
+            while let Some(completion) = self.hosts[side].qp.poll_send_completion() {
+                self.check_placed(side, true, completion.id);
+                self.hosts[side].sent.push(completion);
             }
-            while let Some(completion) = host.qp.poll_receive_completion() {
-                host.received.push(completion);
+            while let Some(completion) = self.hosts[side].qp.poll_receive_completion() {
+                self.check_placed(side, false, completion.id);
+                self.hosts[side].received.push(completion);
             }
         }
     }
@@ -253,9 +285,34 @@ impl Pair {
         self.flying.peek().map(|Reverse((time, ..))| *time)
     }
 
-    fn next_event(&self) -> Option<Instant> {
+    fn next_event(&mut self) -> Option<Instant> {
+        let finish = self.next_finish();
         let timers = self.hosts.iter().filter_map(|host| host.qp.poll_timeout());
-        timers.chain(self.next_arrival()).min()
+        timers.chain(self.next_arrival()).chain(finish).min()
+    }
+
+    /// When the next access to memory finishes.
+    fn next_finish(&mut self) -> Option<Instant> {
+        self.hosts.iter_mut().filter_map(|host| host.memory.next_finish(self.now)).min()
+    }
+
+    /// Finishes the accesses to memory that are due.
+    fn finish_accesses(&mut self) {
+        for side in 0..2 {
+            while self.hosts[side].memory.next_finish(self.now).is_some_and(|due| due <= self.now) {
+                let finished = self.hosts[side].memory.finish_next();
+                self.finish(side, &finished);
+            }
+        }
+    }
+
+    /// An access of this host has finished; packets that were held for it are handled.
+    pub(super) fn finish(&mut self, side: usize, finished: &Finished) {
+        let Host { qp, receives, memory, .. } = &mut self.hosts[side];
+        assert!(qp.handle_finished(finished.token, finished.outcome), "{finished:?}");
+        while let Some(held) = qp.take_held::<TestMemory>() {
+            qp.handle_run(self.now, &held.packet(), held.packets, false, Some(receives), memory);
+        }
     }
 
     /// Runs for this time.
@@ -273,7 +330,9 @@ impl Pair {
     pub(super) fn step(&mut self) -> bool {
         let Some(next) = self.next_event() else { return false };
         self.now = self.now.max(next);
-        if self.next_arrival() == Some(next) {
+        if self.next_finish() == Some(next) {
+            self.finish_accesses();
+        } else if self.next_arrival() == Some(next) {
             let Some(Reverse((_, _, to, bytes))) = self.flying.pop() else { return false };
             let packet = Packet::parse(&bytes).expect("what we send can be read");
             let Host { qp, receives, memory, .. } = &mut self.hosts[to];
@@ -303,7 +362,7 @@ fn handle_fast(
     memory: &mut TestMemory,
 ) -> bool {
     if let (Opcode::RC_ACKNOWLEDGE, Some(aeth)) = (packet.bth.opcode, packet.extensions.aeth) {
-        return qp.handle_ack(now, packet.bth.psn, aeth);
+        return qp.handle_ack(now, packet.bth.psn, aeth, memory);
     }
     let Packet { bth, extensions, payload, .. } = packet;
     let message = Message { bth, reth: extensions.reth.as_ref(), payload };

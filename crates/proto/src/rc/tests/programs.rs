@@ -1,10 +1,11 @@
 //! Random work requests over random links: every byte arrives as posted, or the request ends in error.
 
+use core::time::Duration;
 use std::vec::Vec;
 
 use ferroce_wire::number::{Immediate, RKey, VirtualAddress};
 
-use super::pair::{BASE, Faults, KEY, Pair, Random, sge};
+use super::pair::{BASE, Faults, Host, KEY, Pair, Random, sge};
 use crate::rc::Fault;
 use crate::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
 
@@ -34,12 +35,28 @@ fn program(seed: u64, faults: Faults) -> bool {
 
 /// As [`program`], with MIDDLE packets in runs of up to `max_run`; with `whole`, all packets of a message as well.
 fn program_in_runs(seed: u64, faults: Faults, max_run: u32, whole: bool) -> bool {
+    program_with_memory(seed, faults, max_run, whole, 0).is_some()
+}
+
+/// As [`program_in_runs`], with memory of which so many of 1,000 accesses take time. Returns the hosts, unless there was a
+/// fault.
+pub(super) fn program_with_memory(
+    seed: u64,
+    faults: Faults,
+    max_run: u32,
+    whole: bool,
+    pending: u64,
+) -> Option<[Host; 2]> {
     let mut random = Random(seed ^ 0x5eed);
     let mtu = [256, 512, 1024, 2048, 4096][random.below(5) as usize];
     let mut pair = Pair::new(seed, faults, mtu);
     pair.max_run = max_run;
     pair.takes_whole = whole;
-    pair.hosts.iter_mut().for_each(|host| host.qp.set_lossless(whole));
+    for (side, host) in pair.hosts.iter_mut().enumerate() {
+        host.qp.set_lossless(whole);
+        let longest = [1, 20, 300, 2_000][seed as usize % 4];
+        host.memory.pend(seed ^ side as u64, pending, Duration::from_micros(longest));
+    }
     let source = pair.hosts[0].memory.bytes.clone();
     let target = pair.hosts[1].memory.bytes.clone();
     let count = 1 + random.below(24);
@@ -60,6 +77,7 @@ fn program_in_runs(seed: u64, faults: Faults, max_run: u32, whole: bool) -> bool
             0 | 1 => {
                 let to = written;
                 written += u64::from(length);
+                pair.watch_send(id, 1, to, length);
                 if immediate.is_some() {
                     pair.post_receive(1, id, RECEIVED, 0);
                     expected.push(Expect::Received { from, length: 0, immediate });
@@ -70,6 +88,7 @@ fn program_in_runs(seed: u64, faults: Faults, max_run: u32, whole: bool) -> bool
             2 => {
                 let to = read;
                 read += u64::from(length);
+                pair.watch_send(id, 0, to, length);
                 data = Data::SgList(split(&mut random, to, length));
                 expected.push(Expect::Read { from, to, length });
                 Operation::Read { remote: remote(from) }
@@ -87,6 +106,7 @@ fn program_in_runs(seed: u64, faults: Faults, max_run: u32, whole: bool) -> bool
             _ => {
                 let add = random.next();
                 data = Data::SgList(SgList::from(sge(ORIGINALS + 8 * atomics, 8)));
+                pair.watch_send(id, 0, ORIGINALS + 8 * atomics, 8);
                 atomics += 1;
                 expected.push(Expect::Added(add));
                 Operation::FetchAdd { remote: remote(COUNTER), add }
@@ -118,7 +138,7 @@ fn program_in_runs(seed: u64, faults: Faults, max_run: u32, whole: bool) -> bool
         assert!(host.sent[bad + 1..].iter().all(|one| one.status == Status::Flushed));
         assert_eq!(host.sent.last().unwrap().id.0, count - 1);
         assert_eq!(host.qp.fault(), Some(Fault::Requester));
-        return false;
+        return None;
     }
     assert_eq!(ids, signaled, "seed {seed}: one completion for each that is signaled, in order");
     assert!(host.sent.iter().all(|one| one.status == Status::Success));
@@ -160,7 +180,10 @@ fn program_in_runs(seed: u64, faults: Faults, max_run: u32, whole: bool) -> bool
     assert_eq!(peer.memory.atomics, added, "seed {seed}: atomics are executed exactly once");
     assert!(ours == host.memory.bytes, "seed {seed}: our memory");
     assert!(theirs == peer.memory.bytes, "seed {seed}: the peer's memory");
-    true
+    let unfinished =
+        [host, peer].map(|host| (host.qp.unfinished(), host.memory.pending.open.len()));
+    assert_eq!(unfinished, [(0, 0); 2], "seed {seed}");
+    Some(pair.hosts)
 }
 
 /// An SG list of one to four SGEs.

@@ -6,7 +6,7 @@ use std::vec::Vec;
 use ferroce_wire::number::{PKey, Psn, Qpn, RKey, VirtualAddress};
 use ferroce_wire::packet::Packet;
 
-use crate::memory::AccessFlags;
+use crate::memory::{AccessFlags, Finished};
 use crate::receive::ReceiveQueue;
 use crate::testing::{BASE, DOMAIN, KEY, Random, TestMemory, sge};
 use crate::transmit::EncodeError;
@@ -89,6 +89,26 @@ impl Pair {
             qp.handle_packet(&packet, receives, memory);
             assert!(qp.poll_transmit(memory).is_none(), "nothing is ever answered");
         }
+    }
+
+    /// Finishes an access of the receiver to memory, and handles the packets that waited for it.
+    pub(super) fn finish(&mut self, index: usize) {
+        let finished = self.to.memory.finish(index);
+        self.handle_finished(&finished);
+    }
+
+    pub(super) fn handle_finished(&mut self, finished: &Finished) {
+        let Host { qp, receives, memory } = &mut self.to;
+        assert!(qp.handle_finished(finished.token, finished.outcome));
+        while let Some(held) = qp.take_held() {
+            qp.handle_packet(&held.packet(), receives, memory);
+        }
+    }
+
+    /// Number of unfinished accesses of the receiver.
+    pub(super) fn open(&self) -> usize {
+        assert_eq!(self.to.memory.pending.open.len(), self.to.qp.unfinished());
+        self.to.qp.unfinished()
     }
 
     pub(super) fn sent(&mut self) -> Vec<(u64, Status)> {

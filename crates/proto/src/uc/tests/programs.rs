@@ -1,6 +1,7 @@
 //! Random requests over links that lose, duplicate and reorder: messages are delivered completely or not at all, in
 //! order, never merged.
 
+use core::time::Duration;
 use std::vec;
 use std::vec::Vec;
 
@@ -77,9 +78,15 @@ fn program(pair: &mut Pair, random: &mut Random, mtu: u16) -> Vec<Sent> {
 
 /// Runs one seed; returns the number of messages with a completion, expected and actual.
 fn run(seed: u64, faults: Faults, few_receives: bool) -> (usize, usize) {
+    run_with_memory(seed, faults, few_receives, 0)
+}
+
+/// As [`run`], with memory of which so many of 1,000 accesses take time.
+fn run_with_memory(seed: u64, faults: Faults, few_receives: bool, pending: u64) -> (usize, usize) {
     let mut random = Random(seed ^ 0x5eed);
     let mtu = [256, 512, 1024, 2048, 4096][random.below(5) as usize];
     let mut pair = Pair::new(seed, mtu);
+    pair.to.memory.pend(seed, pending, Duration::ZERO);
     let sent = program(&mut pair, &mut random, mtu);
     let before = pair.to.memory.bytes.clone();
     let packets = faults.apply(pair.packets(), &mut random);
@@ -97,10 +104,15 @@ fn run(seed: u64, faults: Faults, few_receives: bool) -> (usize, usize) {
             pair.post_receive(posted, RECEIVED + posted * u64::from(BUFFER_LENGTH), room);
             posted += 1;
         }
+        while pair.open() > 0 && (rest.is_empty() || random.chance(400)) {
+            let index = random.below(pair.open() as u64) as usize;
+            pair.finish(index);
+            arrived.extend(placed_completions(&mut pair));
+        }
         let Some((next, others)) = rest.split_first() else { break };
         pair.deliver(core::slice::from_ref(next));
         rest = others;
-        arrived.extend(pair.completions());
+        arrived.extend(placed_completions(&mut pair));
     }
     assert_eq!(pair.to.qp.fault(), None, "seed {seed}");
 
@@ -130,6 +142,36 @@ fn run(seed: u64, faults: Faults, few_receives: bool) -> (usize, usize) {
     }
     assert!(expected == pair.to.memory.bytes[..RECEIVED as usize], "seed {seed}: stray bytes");
     (sent.iter().filter(|one| one.completes()).count(), arrived.len())
+}
+
+/// The completions of the receiver, of which nothing is still being written.
+fn placed_completions(pair: &mut Pair) -> Vec<Completion> {
+    let all = pair.completions();
+    for one in all.iter().filter(|one| one.kind == CompletionKind::Receive) {
+        let place = RECEIVED + one.id.0 * u64::from(BUFFER_LENGTH);
+        assert!(!pair.to.memory.is_open(place, BUFFER_LENGTH), "{one:?}");
+    }
+    all
+}
+
+/// All messages arrive that would with memory that takes no time: their packets are held, not dropped.
+#[test]
+fn delivers_every_message_to_slow_memory() {
+    for seed in 4000..4300 {
+        let (sent, arrived) = run_with_memory(seed, Faults::default(), false, 100 + seed % 900);
+        assert_eq!(sent, arrived, "seed {seed}");
+    }
+}
+
+#[test]
+fn slow_memory_gets_messages_completely_or_not_at_all() {
+    let (mut with, mut without) = (0, 0);
+    for seed in 5000..5800 {
+        let few = seed % 3 == 0;
+        with += run_with_memory(seed, Faults::of(seed), few, 100 + seed % 900).1;
+        without += run(seed, Faults::of(seed), few).1;
+    }
+    assert!(with > without * 9 / 10, "{with} of {without}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Random datagrams between three hosts over links that lose, duplicate and reorder: each delivered datagram equals a
 //! sent one, to the right QP with the right Q_Key.
 
+use core::time::Duration;
 use std::vec;
 use std::vec::Vec;
 
@@ -11,7 +12,7 @@ use ferroce_wire::packet::Packet;
 use super::peer::{KEY, Peer, group, number, send};
 use crate::testing::{Faults, Random};
 use crate::ud::{AddressHandle, Envelope, SendRequest};
-use crate::work::{Data, Status};
+use crate::work::{Completion, Data, Status};
 
 const RECEIVED: u64 = 0x1_0000;
 const BUFFER_LENGTH: u32 = 600;
@@ -20,9 +21,15 @@ const GROUP: u8 = 9;
 
 /// Returns the number of delivered datagrams.
 fn run(seed: u64, faults: Faults) -> usize {
+    run_with_memory(seed, faults, 0)
+}
+
+/// As [`run`], with memory of which so many of 1,000 accesses take time.
+fn run_with_memory(seed: u64, faults: Faults, pending: u64) -> usize {
     let mut random = Random(seed ^ 0xd474);
     let mut peers = [0, 1, 2].map(|host| Peer::new(host, 512));
     peers[2].qp.attach(group(1)).unwrap();
+    peers.iter_mut().for_each(|peer| peer.memory.pend(seed, pending, Duration::ZERO));
     // By immediate value: sender, destination, whether it may arrive, and its bytes.
     let mut sent = Vec::new();
     let mut packets = Vec::new();
@@ -58,16 +65,21 @@ fn run(seed: u64, faults: Faults) -> usize {
             peer.post_receive(id, RECEIVED + id * u64::from(BUFFER_LENGTH), BUFFER_LENGTH)
         });
     }
+    let mut received = [const { Vec::new() }; 3];
     for (route, bytes) in faults.apply(packets, &mut random) {
         let hosts = if route == GROUP { 0..3 } else { usize::from(route)..usize::from(route) + 1 };
         let destination = if route == GROUP { group(1) } else { Default::default() };
         for host in hosts {
             peers[host].handle(&bytes, &Envelope { destination, header: None });
+            received[host].extend(placed(&mut peers[host], &mut random, false));
         }
+    }
+    for (received, peer) in received.iter_mut().zip(&mut peers) {
+        received.extend(placed(peer, &mut random, true));
     }
     let mut delivered = 0;
     for (host, peer) in peers.iter_mut().enumerate() {
-        for (number_in_order, one) in peer.received().into_iter().enumerate() {
+        for (number_in_order, one) in received[host].iter().enumerate() {
             assert_eq!((one.status, one.id.0), (Status::Success, number_in_order as u64));
             let (from, to, may_arrive, bytes) = &sent[one.immediate.unwrap().0 as usize];
             assert!(may_arrive, "seed {seed}: wrong key or queue pair");
@@ -81,6 +93,29 @@ fn run(seed: u64, faults: Faults) -> usize {
         assert_eq!(peer.qp.fault(), None);
     }
     delivered
+}
+
+/// Finishes some accesses to memory, or all, and returns the completions. Nothing of these is still being written.
+fn placed(peer: &mut Peer, random: &mut Random, all: bool) -> Vec<Completion> {
+    while peer.qp.unfinished() > 0 && (all || random.chance(300)) {
+        let open = peer.memory.pending.open.len() as u64;
+        let finished = peer.memory.finish(random.below(open) as usize);
+        assert!(peer.qp.handle_finished(finished.token, finished.outcome));
+    }
+    let received = peer.received();
+    for one in &received {
+        let place = RECEIVED + one.id.0 * u64::from(BUFFER_LENGTH);
+        assert!(!peer.memory.is_open(place, BUFFER_LENGTH), "{one:?}");
+    }
+    received
+}
+
+#[test]
+fn slow_memory_completes_datagrams_in_order() {
+    let delivered: usize =
+        (0..600).map(|seed| run_with_memory(seed, Faults::of(seed), 100 + seed % 900)).sum();
+    let expected: usize = (0..600).map(|seed| run(seed, Faults::of(seed))).sum();
+    assert_eq!(delivered, expected);
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl Driver {
         let (class, payload) = match bth.opcode {
             Opcode::RC_ACKNOWLEDGE => {
                 let Some((aeth, [])) = Aeth::split(rest) else { return false };
-                if !inner.endpoint.handle_ack(now, bth.psn, aeth) {
+                if !inner.endpoint.handle_ack(now, bth.psn, aeth, &&*adapter.memory) {
                     return false;
                 }
                 (Class::Ack, 0)
