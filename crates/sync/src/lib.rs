@@ -3,6 +3,7 @@
 //! - [`Mutex`]: a mutex that is unlocked without a locked instruction.
 //! - [`Owned`]: a value that one thread owns at a time, and that no thread waits for.
 //! - [`PostedQueue`]: objects with something to do, queued by threads that do not own what serves them.
+//! - [`CompletionRing`]: the entries of a completion queue, and whether the next one raises an event.
 //! - [`asymmetric_fence`]: a pair of fences of which one is free.
 //!
 //! This crate knows no packet, queue pair or device, and makes two system calls: futex(2) and membarrier(2). It knows no
@@ -15,10 +16,12 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod asymmetric_fence;
+mod completion_ring;
 mod mutex;
 mod owned;
 mod posted;
 
+pub use completion_ring::{CompletionRing, Full, Observer};
 pub use mutex::{Mutex, MutexGuard};
 pub use owned::{Guard, Owned, Requests};
 pub use posted::{PostedQueue, QueuedMark};

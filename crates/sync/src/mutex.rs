@@ -299,7 +299,7 @@ mod tests {
 }
 
 #[cfg(all(test, ferroce_loom))]
-mod tests {
+mod models {
     use loom::sync::Arc;
     use loom::thread;
 

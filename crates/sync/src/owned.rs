@@ -261,7 +261,7 @@ mod tests {
 }
 
 #[cfg(all(test, ferroce_loom))]
-mod tests {
+mod models {
     use loom::sync::Arc;
     use loom::sync::atomic::{AtomicU32, Ordering};
     use loom::thread;

@@ -3,7 +3,6 @@
 //! [`CompletionQueue`](crate::CompletionQueue) is the handle of a program to it.
 
 mod channel;
-mod ring;
 #[cfg(test)]
 mod tests;
 
@@ -12,11 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ferroce_proto::work::{Completion, Status};
-use ferroce_stat::layout::{self, Kind};
+use ferroce_stat::Slot;
+use ferroce_stat::layout::{CompletionQueue as Field, Kind};
+use ferroce_sync::{CompletionRing, Observer};
 use ferroce_wire::number::Qpn;
 
 pub(crate) use self::channel::Channel;
-use self::ring::Ring;
 use crate::engine::{Counters, ShardSet};
 use crate::event::{AsyncEvent, Events, Source};
 use crate::time::Timestamp;
@@ -45,7 +45,7 @@ impl Deref for WorkCompletion {
 /// The part of a completion queue that queue pairs refer to.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    pub(crate) ring: Ring<WorkCompletion>,
+    pub(crate) ring: CompletionRing<WorkCompletion, Published>,
     pub(crate) overrun: AtomicBool,
     pub(crate) channel: Option<Arc<Channel>>,
     /// Receives the overrun event.
@@ -55,6 +55,36 @@ pub(crate) struct Queue {
     pub(crate) users: AtomicUsize,
     /// The shards of its queue pairs.
     pub(crate) shards: ShardSet,
+}
+
+/// What a CQ publishes: changed only under the lock of its ring.
+#[derive(Debug)]
+pub(crate) struct Published(Slot);
+
+impl Published {
+    #[inline]
+    fn count(&self, field: Field, more: u64) {
+        let word = self.0.word(field as usize);
+        word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    }
+}
+
+impl Observer for Published {
+    fn set_capacity(&self, capacity: usize) {
+        self.0.set(Field::Capacity as usize, capacity as u64);
+    }
+
+    #[inline]
+    fn set_length(&self, length: usize, added: u64) {
+        self.0.set(Field::Pending as usize, length as u64);
+        if added > 0 {
+            self.count(Field::Completions, added);
+        }
+    }
+
+    fn count_overrun(&self) {
+        self.count(Field::Overruns, 1);
+    }
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -82,10 +112,10 @@ impl Queue {
     ) -> Self {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let slot = device.publish(Kind::CompletionQueue, |slot| {
-            slot.set(layout::CompletionQueue::Id as usize, id);
+            slot.set(Field::Id as usize, id);
         });
         Self {
-            ring: Ring::new(capacity).published(slot),
+            ring: CompletionRing::new(capacity, Published(slot)),
             overrun: AtomicBool::new(false),
             channel,
             events,

@@ -257,7 +257,7 @@ impl Signals {
 }
 
 #[cfg(all(test, ferroce_loom))]
-mod tests {
+mod models {
     use loom::sync::Arc;
     use loom::thread;
 

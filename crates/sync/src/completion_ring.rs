@@ -7,10 +7,8 @@ use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[cfg(not(ferroce_loom))]
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use ferroce_stat::Slot;
-use ferroce_stat::layout::CompletionQueue as Field;
 #[cfg(not(ferroce_loom))]
-use ferroce_sync::Mutex;
+use crate::Mutex;
 
 /// Loom checks the mutex by itself: the ring has one that is a single step.
 #[cfg(ferroce_loom)]
@@ -46,65 +44,67 @@ struct Entries<T> {
     announced: usize,
 }
 
+/// What is told of each change of a [`CompletionRing`], under its lock, so that no update is lost.
+pub trait Observer {
+    /// The ring takes this many entries from now on.
+    fn set_capacity(&self, capacity: usize);
+
+    /// The ring has this many entries, of which `added` are new.
+    fn set_length(&self, length: usize, added: u64);
+
+    /// An entry was refused because the ring is full.
+    fn count_overrun(&self);
+}
+
+/// Nobody is told.
+impl Observer for () {
+    fn set_capacity(&self, _: usize) {}
+
+    fn set_length(&self, _: usize, _: u64) {}
+
+    fn count_overrun(&self) {}
+}
+
+/// The entries of a completion queue.
 #[derive(Debug)]
-pub(crate) struct Ring<T> {
+pub struct CompletionRing<T, O = ()> {
     entries: Mutex<Entries<T>>,
     /// The length of the list, so that polling an empty ring takes no lock.
     length: AtomicUsize,
     /// The ring is armed, and no event was raised yet.
     awaiting: AtomicBool,
-    /// What the CQ publishes: changed only under the lock.
-    published: Option<Slot>,
+    observer: O,
 }
 
 /// The ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub struct Full;
 
-impl<T> Ring<T> {
-    pub(crate) fn new(capacity: usize) -> Self {
+impl<T, O: Observer> CompletionRing<T, O> {
+    /// An empty ring that takes this many entries.
+    pub fn new(capacity: usize, observer: O) -> Self {
+        observer.set_capacity(capacity);
         let entries = Entries { list: VecDeque::new(), capacity, armed: Armed::No, announced: 0 };
         Self {
             entries: Mutex::new(entries),
             length: AtomicUsize::new(0),
             awaiting: AtomicBool::new(false),
-            published: None,
+            observer,
         }
-    }
-
-    /// Publishes the capacity and the entries from now on.
-    #[cfg_attr(ferroce_loom, allow(dead_code))]
-    pub(crate) fn published(mut self, slot: Slot) -> Self {
-        slot.set(Field::Capacity as usize, self.capacity() as u64);
-        self.published = Some(slot);
-        self
     }
 
     /// Publishes the number of entries after a change, of which `added` are new.
+    #[inline]
     fn show(&self, entries: &Entries<T>, added: u64) {
         self.length.store(entries.list.len(), Ordering::Release);
-        if let Some(slot) = &self.published {
-            slot.set(Field::Pending as usize, entries.list.len() as u64);
-            if added > 0 {
-                self.count(Field::Completions, added);
-            }
-        }
-    }
-
-    /// Adds to a counter. Called only under the lock, so that no update is lost.
-    fn count(&self, field: Field, more: u64) {
-        use std::sync::atomic::Ordering::Relaxed;
-        if let Some(slot) = &self.published {
-            let word = slot.word(field as usize);
-            word.store(word.load(Relaxed).wrapping_add(more), Relaxed);
-        }
+        self.observer.set_length(entries.list.len(), added);
     }
 
     /// Adds an entry. Returns whether the ring was armed for it: the caller then raises an event.
-    pub(crate) fn push(&self, entry: T, solicited: bool) -> Result<bool, Full> {
+    pub fn push(&self, entry: T, solicited: bool) -> Result<bool, Full> {
         let mut entries = self.entries.lock();
         if entries.list.len() >= entries.capacity {
-            self.count(Field::Overruns, 1);
+            self.observer.count_overrun();
             return Err(Full);
         }
         entries.list.push_back(entry);
@@ -124,7 +124,7 @@ impl<T> Ring<T> {
 
     /// Takes up to `max` entries from the front, and returns their number.
     #[inline]
-    pub(crate) fn take(&self, max: usize, each: impl FnMut(T)) -> usize {
+    pub fn take(&self, max: usize, each: impl FnMut(T)) -> usize {
         if self.length.load(Ordering::Acquire) == 0 { 0 } else { self.drain(max, each) }
     }
 
@@ -142,14 +142,14 @@ impl<T> Ring<T> {
     }
 
     /// Requests an event for the next entry. A thread that arms, takes once more and then sleeps misses no entry:
-    /// [`Ring::take`] reads the length without the lock, but arming takes the lock after any earlier push released it.
+    /// [`CompletionRing::take`] reads the length without the lock, but arming takes the lock after any earlier push released it.
     ///
     /// A program may also poll until the ring is empty, arm and sleep, as UCX does: hardware compares the consumer index of
     /// the request with its own, and raises the event for entries added in between. So does this: returns whether the caller
     /// raises an event at once, because there are entries for it and no earlier event announced them. A program that arms
     /// after an event, before it polls, gets no second event for the same entries.
     #[must_use]
-    pub(crate) fn arm(&self, solicited_only: bool, is_solicited: impl FnMut(&T) -> bool) -> bool {
+    pub fn arm(&self, solicited_only: bool, is_solicited: impl FnMut(&T) -> bool) -> bool {
         let mut entries = self.entries.lock();
         if entries.announced == 0 && !entries.list.is_empty() {
             let raises = !solicited_only || entries.list.iter().any(is_solicited);
@@ -169,39 +169,40 @@ impl<T> Ring<T> {
     }
 
     /// Whether an event was requested and not raised yet.
-    pub(crate) fn is_armed(&self) -> bool {
+    pub fn is_armed(&self) -> bool {
         self.awaiting.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn retain(&self, keep: impl FnMut(&T) -> bool) {
+    /// Removes the entries that are not to be kept.
+    pub fn retain(&self, keep: impl FnMut(&T) -> bool) {
         let mut entries = self.entries.lock();
         entries.list.retain(keep);
         entries.announced = entries.announced.min(entries.list.len());
         self.show(&entries, 0);
     }
 
-    pub(crate) fn capacity(&self) -> usize {
+    /// The number of entries that it takes.
+    pub fn capacity(&self) -> usize {
         self.entries.lock().capacity
     }
 
-    pub(crate) fn resize(&self, capacity: usize) -> Result<(), Full> {
+    /// Changes the number of entries that it takes, unless it has more already.
+    pub fn resize(&self, capacity: usize) -> Result<(), Full> {
         let mut entries = self.entries.lock();
         if entries.list.len() > capacity {
             return Err(Full);
         }
         entries.capacity = capacity;
-        if let Some(slot) = &self.published {
-            slot.set(Field::Capacity as usize, capacity as u64);
-        }
+        self.observer.set_capacity(capacity);
         Ok(())
     }
 }
 
 #[cfg(all(test, not(ferroce_loom)))]
 mod tests {
-    use super::{Full, Ring};
+    use super::{CompletionRing, Full};
 
-    fn all(ring: &Ring<u32>) -> Vec<u32> {
+    fn all(ring: &CompletionRing<u32>) -> Vec<u32> {
         let mut found = Vec::new();
         ring.take(usize::MAX, |entry| found.push(entry));
         found
@@ -209,7 +210,7 @@ mod tests {
 
     #[test]
     fn keeps_order_and_capacity() {
-        let ring = Ring::new(2);
+        let ring = CompletionRing::new(2, ());
         assert_eq!((ring.push(1, false), ring.push(2, false)), (Ok(false), Ok(false)));
         assert_eq!(ring.push(3, false), Err(Full));
         assert_eq!(ring.resize(1), Err(Full));
@@ -222,7 +223,7 @@ mod tests {
 
     #[test]
     fn raises_one_event_and_only_when_armed_for_it() {
-        let ring = Ring::new(8);
+        let ring = CompletionRing::new(8, ());
         assert!(!ring.arm(true, |_| false));
         assert_eq!((ring.push(1, false), ring.push(2, true)), (Ok(false), Ok(true)));
         assert_eq!(ring.push(3, true), Ok(false));
@@ -233,7 +234,7 @@ mod tests {
 
     #[test]
     fn entries_between_polling_and_arming_raise_one_event() {
-        let ring = Ring::new(8);
+        let ring = CompletionRing::new(8, ());
         ring.push(1, false).unwrap();
         assert!(!ring.arm(true, |entry| *entry > 1), "not solicited");
         ring.push(2, false).unwrap();
@@ -250,17 +251,17 @@ mod tests {
 }
 
 #[cfg(all(test, ferroce_loom))]
-mod tests {
+mod models {
     use loom::sync::Arc;
     use loom::thread;
 
-    use super::Ring;
+    use super::CompletionRing;
 
     /// An application that polls, arms and then sleeps is woken, or has found every entry.
     #[test]
     fn no_completion_is_slept_through() {
         loom::model(|| {
-            let ring = Arc::new(Ring::new(4));
+            let ring = Arc::new(CompletionRing::new(4, ()));
             let engine = {
                 let ring = Arc::clone(&ring);
                 thread::spawn(move || {
@@ -283,7 +284,7 @@ mod tests {
     #[test]
     fn entries_of_two_shards_raise_one_event() {
         loom::model(|| {
-            let ring = Arc::new(Ring::new(4));
+            let ring = Arc::new(CompletionRing::new(4, ()));
             let shard = |entry: u32| {
                 let ring = Arc::clone(&ring);
                 thread::spawn(move || ring.push(entry, false).unwrap())
@@ -303,13 +304,13 @@ mod tests {
     #[test]
     fn each_entry_is_taken_once() {
         loom::model(|| {
-            let ring = Arc::new(Ring::new(4));
+            let ring = Arc::new(CompletionRing::new(4, ()));
             ring.push(1, false).unwrap();
             let engine = {
                 let ring = Arc::clone(&ring);
                 thread::spawn(move || ring.push(2, false).unwrap())
             };
-            let poll = |ring: &Ring<u32>| {
+            let poll = |ring: &CompletionRing<u32>| {
                 let mut found = Vec::new();
                 ring.take(1, |entry| found.push(entry));
                 ring.take(1, |entry| found.push(entry));
