@@ -4,6 +4,7 @@
 //! - [`Owned`]: a value that one thread owns at a time, and that no thread waits for.
 //! - [`PostedQueue`]: objects with something to do, queued by threads that do not own what serves them.
 //! - [`CompletionRing`]: the entries of a completion queue, and whether the next one raises an event.
+//! - [`Signals`]: what the device thread and the threads that use the device tell each other, so that no wakeup is lost.
 //! - [`asymmetric_fence`]: a pair of fences of which one is free.
 //!
 //! This crate knows no packet, queue pair or device, and makes two system calls: futex(2) and membarrier(2). It knows no
@@ -20,8 +21,10 @@ mod completion_ring;
 mod mutex;
 mod owned;
 mod posted;
+mod signals;
 
 pub use completion_ring::{CompletionRing, Full, Observer};
 pub use mutex::{Mutex, MutexGuard};
 pub use owned::{Guard, Owned, Requests};
 pub use posted::{PostedQueue, QueuedMark};
+pub use signals::{Mode, NEVER, Signals, Wake};

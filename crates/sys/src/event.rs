@@ -52,6 +52,12 @@ impl Event {
     }
 }
 
+impl ferroce_sync::Wake for Event {
+    fn wake(&self) {
+        let _ = self.signal();
+    }
+}
+
 impl AsFd for Event {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, Weak};
 
 use ferroce_memory::Registry;
 use ferroce_proto::time::Instant;
-use ferroce_sync::{Owned, PostedQueue};
-use ferroce_sys::{Socket, clock, random};
+use ferroce_sync::{Owned, PostedQueue, Signals};
+use ferroce_sys::{Event, Socket, clock, random};
 use ferroce_wire::number::Qpn;
 
 use super::counters::Counters;
@@ -15,11 +15,11 @@ use super::forwarding::Forwarding;
 use super::link::Route;
 use super::management::Management;
 use super::outbox::Outbox;
+use super::pause::Pause;
 use super::port::Port;
 use super::queue_pair::Core;
 use super::rings::Rings;
 use super::shards::Handle;
-use super::signals::Signals;
 use super::tables::{Objects, Tables};
 use super::thread;
 use super::yielding::Yielding;
@@ -63,7 +63,9 @@ pub(crate) struct Adapter {
     pub(super) last_call: AtomicU64,
     pub(super) last_empty_pass: AtomicU64,
     pub(super) yielding: Yielding,
-    pub(crate) signals: Signals,
+    pub(crate) signals: Signals<Event>,
+    pub(super) pause: Pause,
+    handle: Mutex<Weak<Handle>>,
     /// Makes the next pass of the device thread panic.
     #[cfg(test)]
     pub(super) panics: std::sync::atomic::AtomicBool,
@@ -92,7 +94,7 @@ impl Adapter {
             adapter.shard == 0 && same_device && adapter.options == *options
         };
         if let Some(adapter) = open.iter().filter_map(|(_, adapter)| adapter.upgrade()).find(same) {
-            if let Some(handle) = adapter.signals.handle() {
+            if let Some(handle) = adapter.handle() {
                 return Ok(handle);
             }
         }
@@ -197,13 +199,24 @@ impl Adapter {
             last_call: AtomicU64::new(0),
             last_empty_pass: AtomicU64::new(0),
             yielding: Yielding::default(),
-            signals: Signals::new()?,
+            signals: Signals::new(Event::new()?),
+            pause: Pause::default(),
+            handle: Mutex::default(),
             #[cfg(test)]
             panics: false.into(),
             port,
             device,
             options,
         })
+    }
+
+    /// The open device, unless it is being closed. The first shard knows it.
+    pub(crate) fn handle(&self) -> Option<Arc<Handle>> {
+        lock(&self.handle).upgrade()
+    }
+
+    pub(super) fn set_handle(&self, handle: &Arc<Handle>) {
+        *lock(&self.handle) = Arc::downgrade(handle);
     }
 
     /// The capture of the device, while its packets are recorded.

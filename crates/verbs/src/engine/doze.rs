@@ -6,7 +6,7 @@
 //! `ib_write_lat` does, would wait for that check; when the thread finds packets, it watches the sockets although the
 //! program polls, until it is woken for packets that the program has taken already.
 
-use super::signals::Mode;
+use ferroce_sync::Mode;
 
 /// The bounds of the dozing interval, in nanoseconds. The interval doubles whenever the thread finds nothing to do.
 const MIN_LOOK: u64 = 20_000;

@@ -11,7 +11,7 @@ use ferroce_device::credit::Credit;
 use ferroce_device::schedule::Schedule;
 use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
-use ferroce_sync::{Guard, MutexGuard, Requests};
+use ferroce_sync::{Guard, MutexGuard, NEVER, Requests};
 use ferroce_sys::Uncancellable;
 use ferroce_sys::clock::{self, FastClock};
 
@@ -252,9 +252,10 @@ impl<'a> Pass<'a> {
     fn publish(&self) {
         let driver: &Driver = self;
         let signals = &self.adapter.signals;
-        signals.set_blocked(driver.tx.blocked_route());
+        let blocked = driver.tx.blocked_route();
+        signals.set_blocked(blocked.map(|route| (route.link, route.sender)));
         signals.set_owes_acks(driver.schedule.owes_acks());
-        signals.set_timer(driver.next_timer());
+        signals.set_timer(driver.next_timer().map_or(NEVER, Instant::as_nanos));
         if let Some(tap) = self.adapter.tap() {
             self.adapter.counters.capture_drops().store(tap.dropped(), Ordering::Relaxed);
         }

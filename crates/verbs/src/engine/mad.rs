@@ -150,7 +150,7 @@ impl MadTransport<'_> {
 impl MadTransport<'_> {
     /// The open device, unless it is being closed.
     pub(crate) fn handle(self) -> Option<Arc<Handle>> {
-        self.adapter.signals.handle()
+        self.adapter.handle()
     }
 
     /// The largest path MTU of the device.

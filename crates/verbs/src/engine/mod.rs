@@ -30,7 +30,6 @@
 //! | `wait` | waiting for packets in the thread that waits for their completions |
 //! | `pause` | halting the device thread, to count instructions |
 //! | `spin` | whether a thread that waits spins before it sleeps |
-//! | `signals` | what the device thread and the other threads tell each other |
 //! | `counters` | the counters of a device, published for other processes |
 //! | `qp_stats` | what a QP publishes |
 //! | `hw_counters` | the same counters in the files that `ferroce run` provides |
@@ -59,7 +58,6 @@ mod rings;
 mod rx;
 mod senders;
 mod shards;
-mod signals;
 mod spin;
 mod steering;
 #[cfg(test)]

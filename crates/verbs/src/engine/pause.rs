@@ -64,7 +64,7 @@ pub struct PausedThread {
 impl PausedThread {
     pub(crate) fn new(handle: Arc<Handle>) -> Self {
         for shard in handle.shards() {
-            shard.signals.pause.request(|| shard.signals.wake());
+            shard.pause.request(|| shard.signals.wake());
             set_clock(shard, FastClock::stepped(STEP));
         }
         Self { handle }
@@ -75,7 +75,7 @@ impl Drop for PausedThread {
     fn drop(&mut self) {
         for shard in self.handle.shards() {
             set_clock(shard, FastClock::new());
-            shard.signals.pause.end();
+            shard.pause.end();
         }
     }
 }

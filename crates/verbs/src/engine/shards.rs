@@ -53,7 +53,7 @@ impl Handle {
         let first = Shard::start(adapter)?;
         let process = std::process::id();
         let handle = Arc::new(Self { first, more, next: AtomicUsize::new(0), process });
-        handle.first.adapter.signals.set_handle(&handle);
+        handle.first.adapter.set_handle(&handle);
         Ok(handle)
     }
 

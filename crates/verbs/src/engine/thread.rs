@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use ferroce_proto::reason::Reason;
-use ferroce_sys::{Interest, Poller, clock, thread};
+use ferroce_sync::{Mode, NEVER, Signals};
+use ferroce_sys::{Event, Interest, Poller, clock, thread};
 
 use super::adapter::Adapter;
 use super::doze::{self, Doze, Look};
 use super::hw_counters::HwCounters;
 use super::rx::Links;
-use super::signals::{Mode, NEVER, Signals};
 use super::spin::Spin;
 use super::steering::Steering;
 
@@ -21,7 +21,7 @@ const DREQ_INTERVAL: u64 = 25_000_000;
 pub(crate) fn run(adapter: &Adapter) {
     let signals = &adapter.signals;
     let mut poller = Poller::new();
-    let wake = poller.watch(&signals.wake, Interest::Read);
+    let wake = poller.watch(signals.waker(), Interest::Read);
     let mailboxes: Vec<_> =
         adapter.port.links.iter().map(|link| poller.watch(&link.slot, Interest::Read)).collect();
     let connections = &adapter.management.connections;
@@ -73,7 +73,7 @@ pub(crate) fn run(adapter: &Adapter) {
     let _stopped = Stopped(signals);
     while !signals.is_stopping() {
         // As beside a program that polls.
-        signals.pause.halt_if_requested(|| signals.set_mode(Mode::Dozing));
+        adapter.pause.halt_if_requested(|| signals.set_mode(Mode::Dozing));
         if adapter.driver.has_failed() {
             return;
         }
@@ -201,7 +201,7 @@ pub(crate) fn run(adapter: &Adapter) {
         }
         signals.awake();
         if waited.is_ok() && poller.readiness(wake).readable {
-            let _ = signals.wake.take();
+            let _ = signals.waker().take();
         }
     }
     sockets.iter().for_each(|&index| poller.set(index, Interest::Read));
@@ -213,7 +213,7 @@ pub(crate) fn run(adapter: &Adapter) {
 }
 
 /// Sets the flag when the thread ends, also by a panic.
-struct Stopped<'a>(&'a Signals);
+struct Stopped<'a>(&'a Signals<Event>);
 
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
@@ -240,6 +240,6 @@ fn finish_disconnects(adapter: &Adapter, poller: &mut Poller) {
         }
         let _ = poller.wait(Some(next_dreq));
         // The stop request is known already.
-        let _ = adapter.signals.wake.take();
+        let _ = adapter.signals.waker().take();
     }
 }

@@ -8,26 +8,22 @@
 use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(ferroce_loom))]
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, Weak};
-
-use ferroce_proto::time::Instant;
-use ferroce_sys::Event;
-
-use super::link::Route;
-use super::pause::Pause;
-use super::shards::Handle;
-use crate::error::SystemError;
-use crate::sync::lock;
 
 /// The time of no timer.
-pub(super) const NEVER: u64 = u64::MAX;
+pub const NEVER: u64 = u64::MAX;
 
 /// How long a thread waits for packets at most before it begins again, in nanoseconds.
 const LEASE: u64 = 1_000_000_000;
 
+/// Makes the device thread run, once it waits.
+pub trait Wake {
+    /// Ends the thread's wait, or its next one if it is awake.
+    fn wake(&self);
+}
+
 /// What the device thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub enum Mode {
     /// It is awake, or sleeps until something happens, packets included.
     Watching = 0,
     /// It leaves the sockets to a thread that polls or waits, and looks again soon.
@@ -38,10 +34,10 @@ pub(super) enum Mode {
     Resting = 3,
 }
 
+/// The words by which the device thread and the others tell each other. Times are in nanoseconds.
 #[derive(Debug)]
-pub(crate) struct Signals {
-    pub(super) wake: Event,
-    pub(super) pause: Pause,
+pub struct Signals<W> {
+    waker: W,
     stop: AtomicBool,
     /// The thread has stopped.
     stopped: AtomicBool,
@@ -60,14 +56,13 @@ pub(crate) struct Signals {
     blocked: AtomicU32,
     /// ACKs wait for the next packets, or for the device thread.
     owes_acks: AtomicBool,
-    handle: Mutex<Weak<Handle>>,
 }
 
-impl Signals {
-    pub(super) fn new() -> Result<Self, SystemError> {
-        Ok(Self {
-            wake: Event::new()?,
-            pause: Pause::default(),
+impl<W: Wake> Signals<W> {
+    /// The thread is awake, and nothing is to be done.
+    pub fn new(waker: W) -> Self {
+        Self {
+            waker,
             stop: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             polled: AtomicBool::new(false),
@@ -78,56 +73,58 @@ impl Signals {
             mode: AtomicU8::new(Mode::Watching as u8),
             blocked: AtomicU32::new(0),
             owes_acks: AtomicBool::new(false),
-            handle: Mutex::default(),
-        })
+        }
     }
 
-    pub(crate) fn handle(&self) -> Option<Arc<Handle>> {
-        lock(&self.handle).upgrade()
+    /// What the thread waits for.
+    pub fn waker(&self) -> &W {
+        &self.waker
     }
 
-    pub(super) fn set_handle(&self, handle: &Arc<Handle>) {
-        *lock(&self.handle) = Arc::downgrade(handle);
-    }
-
-    pub(super) fn stop(&self) {
+    /// Makes the thread end.
+    pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake();
     }
 
-    pub(super) fn is_stopping(&self) -> bool {
+    /// Whether the thread has to end.
+    pub fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
-    pub(super) fn set_stopped(&self) {
+    /// The thread ends.
+    pub fn set_stopped(&self) {
         self.stopped.store(true, Ordering::Release);
     }
 
-    pub(super) fn has_stopped(&self) -> bool {
+    /// Whether the thread has ended.
+    pub fn has_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
 
-    pub(crate) fn wake(&self) {
-        let _ = self.wake.signal();
+    /// Wakes the thread.
+    pub fn wake(&self) {
+        self.waker.wake();
     }
 }
 
 /// For threads that use the device.
-impl Signals {
+impl<W: Wake> Signals<W> {
     /// Records that a program polls.
-    pub(super) fn polled(&self) {
+    #[inline]
+    pub fn polled(&self) {
         if !self.polled.load(Ordering::Relaxed) {
             self.polled.store(true, Ordering::Relaxed);
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn is_polled(&self) -> bool {
+    /// Whether a program polled since the thread took note of it.
+    pub fn is_polled(&self) -> bool {
         self.polled.load(Ordering::Relaxed)
     }
 
     /// Records that the calling program stops polling, and makes the device thread watch the sockets again.
-    pub(super) fn stop_polling(&self) {
+    pub fn stop_polling(&self) {
         self.polled.store(false, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if !self.is(Mode::Watching) {
@@ -137,7 +134,7 @@ impl Signals {
 
     /// Makes the calling thread the one that waits for packets, unless another does, and returns until when. It calls
     /// [`Signals::stop_leading`] then, or begins again.
-    pub(super) fn lead(&self, now: u64) -> Option<u64> {
+    pub fn lead(&self, now: u64) -> Option<u64> {
         let led_until = self.led_until.load(Ordering::Relaxed);
         let until = now + LEASE;
         if led_until > now {
@@ -150,7 +147,7 @@ impl Signals {
     }
 
     /// The calling thread no longer waits for packets.
-    pub(super) fn stop_leading(&self) {
+    pub fn stop_leading(&self) {
         self.led_until.store(0, Ordering::Release);
         fence(Ordering::SeqCst);
         // It would sleep on while no thread watches the sockets.
@@ -160,13 +157,14 @@ impl Signals {
     }
 
     /// Whether the device thread looks at the device soon without being woken.
-    pub(super) fn looks_soon(&self) -> bool {
+    #[inline]
+    pub fn looks_soon(&self) -> bool {
         self.is(Mode::Dozing)
     }
 
     /// Publishes the next timer after a pass. Wakes the thread only if it would sleep past it.
-    pub(super) fn set_timer(&self, timer: Option<Instant>) {
-        let timer = timer.map_or(NEVER, Instant::as_nanos);
+    #[inline]
+    pub fn set_timer(&self, timer: u64) {
         if self.timer.load(Ordering::Relaxed) == timer {
             return; // Only the owner of the device changes it.
         }
@@ -177,10 +175,11 @@ impl Signals {
         }
     }
 
-    /// Publishes which send socket is full. The thread has to watch it, so it is woken.
-    pub(super) fn set_blocked(&self, route: Option<Route>) {
+    /// Publishes the link and the sender of the send socket that is full. The thread has to watch it, so it is woken.
+    #[inline]
+    pub fn set_blocked(&self, socket: Option<(u8, u8)>) {
         let blocked =
-            route.map_or(0, |route| 1 + u32::from(route.link) * 256 + u32::from(route.sender));
+            socket.map_or(0, |(link, sender)| 1 + u32::from(link) * 256 + u32::from(sender));
         if self.blocked.load(Ordering::Relaxed) != blocked {
             self.blocked.store(blocked, Ordering::Relaxed);
             fence(Ordering::SeqCst);
@@ -192,7 +191,8 @@ impl Signals {
 
     /// Publishes whether ACKs are owed. They may be only while the thread looks soon; if it has stopped to do so
     /// meanwhile, it is woken.
-    pub(super) fn set_owes_acks(&self, owes: bool) {
+    #[inline]
+    pub fn set_owes_acks(&self, owes: bool) {
         if self.owes_acks.load(Ordering::Relaxed) != owes {
             self.owes_acks.store(owes, Ordering::Relaxed);
             fence(Ordering::SeqCst);
@@ -208,49 +208,52 @@ impl Signals {
 }
 
 /// For the device thread.
-impl Signals {
+impl<W: Wake> Signals<W> {
     /// Whether a program polled since the last call.
-    pub(super) fn take_polled(&self) -> bool {
+    pub fn take_polled(&self) -> bool {
         self.polled.swap(false, Ordering::Relaxed)
     }
 
     /// How often a thread began to wait for packets itself.
-    pub(super) fn waits(&self) -> u32 {
+    pub fn waits(&self) -> u32 {
         self.waits.load(Ordering::Relaxed)
     }
 
     /// Until when a thread waits for packets itself; in the past if none does.
-    pub(super) fn led_until(&self) -> u64 {
+    pub fn led_until(&self) -> u64 {
         self.led_until.load(Ordering::Acquire)
     }
 
     /// Announces what the thread is about to do. What keeps it from that is for the caller to read afterwards.
-    pub(super) fn set_mode(&self, mode: Mode) {
+    pub fn set_mode(&self, mode: Mode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    pub(super) fn timer(&self) -> u64 {
+    /// When the next QP timer expires.
+    pub fn timer(&self) -> u64 {
         self.timer.load(Ordering::Relaxed)
     }
 
     /// Announces how long the thread sleeps at most. Whatever is published after this call wakes it; what was published
     /// before is for the caller to see now.
-    pub(super) fn sleep_until(&self, deadline: u64) {
+    pub fn sleep_until(&self, deadline: u64) {
         self.asleep_until.store(deadline, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    pub(super) fn awake(&self) {
+    /// The thread no longer sleeps.
+    pub fn awake(&self) {
         self.asleep_until.store(0, Ordering::Relaxed);
     }
 
-    pub(super) fn owes_acks(&self) -> bool {
+    /// Whether ACKs wait.
+    pub fn owes_acks(&self) -> bool {
         self.owes_acks.load(Ordering::Relaxed)
     }
 
     /// The link and sender of the socket that is full.
-    pub(super) fn blocked(&self) -> Option<(u8, u8)> {
+    pub fn blocked(&self) -> Option<(u8, u8)> {
         let blocked = self.blocked.load(Ordering::Relaxed).checked_sub(1)?;
         Some(((blocked / 256) as u8, (blocked % 256) as u8))
     }
@@ -263,6 +266,21 @@ mod models {
 
     use super::*;
 
+    /// The number of wakeups.
+    struct Wakeups(AtomicU32);
+
+    impl Wake for Wakeups {
+        fn wake(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    type Signals = super::Signals<Wakeups>;
+
+    fn signals() -> Arc<Signals> {
+        Arc::new(Signals::new(Wakeups(AtomicU32::new(0))))
+    }
+
     /// Runs both at the same time, and returns the result of the device thread and whether it was woken.
     fn model(
         set_up: fn(&Signals),
@@ -271,7 +289,7 @@ mod models {
         check: fn(slept: bool, woken: bool),
     ) {
         loom::model(move || {
-            let signals = Arc::new(Signals::new().unwrap());
+            let signals = signals();
             set_up(&signals);
             let other = {
                 let signals = Arc::clone(&signals);
@@ -279,7 +297,7 @@ mod models {
             };
             let slept = device_thread(&signals);
             other.join().unwrap();
-            check(slept, signals.wake.take().unwrap() > 0);
+            check(slept, signals.waker().0.load(Ordering::Relaxed) > 0);
         });
     }
 
@@ -322,7 +340,7 @@ mod models {
     #[test]
     fn one_thread_leads() {
         loom::model(|| {
-            let signals = Arc::new(Signals::new().unwrap());
+            let signals = signals();
             let other = {
                 let signals = Arc::clone(&signals);
                 thread::spawn(move || signals.lead(0).is_some())
@@ -354,7 +372,7 @@ mod models {
     fn no_timer_is_slept_through() {
         model(
             |_| {},
-            |signals| signals.set_timer(Some(Instant::from_nanos(5))),
+            |signals| signals.set_timer(5),
             |signals| {
                 signals.sleep_until(signals.timer().min(9));
                 signals.timer() > 5
@@ -365,20 +383,9 @@ mod models {
 
     #[test]
     fn a_full_socket_is_watched() {
-        const ROUTE: Route = Route {
-            link: 0,
-            sender: 0,
-            flow_label: 0,
-            destination: std::net::SocketAddr::new(
-                std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
-                0,
-            ),
-            traffic_class: 0,
-            hop_limit: None,
-        };
         model(
             |_| {},
-            |signals| signals.set_blocked(Some(ROUTE)),
+            |signals| signals.set_blocked(Some((0, 0))),
             |signals| {
                 signals.sleep_until(NEVER);
                 signals.blocked().is_none()
