@@ -18,6 +18,8 @@
 
 pub mod asymmetric_fence;
 mod completion_ring;
+#[cfg(all(test, ferroce_loom))]
+mod models;
 mod mutex;
 mod owned;
 mod posted;

@@ -25,7 +25,7 @@ impl QueuedMark {
     /// last served, under its lock, sees that the mark is gone, and a mark that is still there needs no locked instruction.
     #[inline]
     pub fn set(&self) -> bool {
-        !self.0.load(Ordering::Relaxed) && !self.0.swap(true, Ordering::AcqRel)
+        !self.is_set() && !self.0.swap(true, Ordering::AcqRel)
     }
 
     /// Clears the mark of an object that was taken out of its queue, before it is served.
@@ -37,7 +37,8 @@ impl QueuedMark {
     /// Whether the object is in a queue, so that it will be served.
     #[inline]
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        // Acquire: if it is in a `PostedQueue`, this thread sees that there are some.
+        self.0.load(Ordering::Acquire)
     }
 }
 
@@ -58,10 +59,15 @@ impl<H> Default for PostedQueue<H> {
 impl<H: Clone> PostedQueue<H> {
     /// Queues an object with this mark, unless it is in a queue already.
     pub fn push(&self, handle: &H, mark: &QueuedMark) {
+        if mark.is_set() {
+            return;
+        }
+        let mut queue = self.lock();
+        // Set before the mark: the owner may find the mark set and leave the object to this queue, and then has to look
+        // here, where it waits for the lock.
+        self.some.store(true, Ordering::Release);
         if mark.set() {
-            let mut queue = self.lock();
             queue.push_back(handle.clone());
-            self.some.store(true, Ordering::Release);
         }
     }
 
