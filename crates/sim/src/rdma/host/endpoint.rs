@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use ferroce_device::Schedulable;
 use ferroce_proto::budget::Budget;
 use ferroce_proto::congestion::Congestion;
 use ferroce_proto::endpoint::{OutboundPacket, Settings};
@@ -18,7 +19,7 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::number::{PKey, Psn, Qpn};
 
 use super::poster::Poster;
-use super::schedule::Entry;
+use super::schedule::Scheduled;
 use crate::rdma::layout::XRC_DOMAIN;
 use crate::rdma::memory::{PD, REMOTE};
 
@@ -146,7 +147,8 @@ pub(in crate::rdma) struct Endpoint {
     pub(in crate::rdma) packet_received: bool,
     /// The requests that are posted over time, if they are.
     pub(in crate::rdma) poster: Option<Box<Poster>>,
-    pub(super) entry: Entry,
+    /// Its entries in the lists of the host, which numbers it.
+    pub(super) scheduled: Scheduled,
 }
 
 impl Endpoint {
@@ -161,7 +163,7 @@ impl Endpoint {
             bind_completions: Vec::new(),
             packet_received: false,
             poster: None,
-            entry: Entry::default(),
+            scheduled: Scheduled::new(Qpn(0)),
         }
     }
 
@@ -208,10 +210,11 @@ impl Endpoint {
     pub(in crate::rdma) fn stranded(&self) -> Option<usize> {
         let held = self.poster.as_ref()?.waiting();
         // In the error state, they were flushed.
-        if held == 0 || self.entry.is_ready() || self.send_stopped() {
+        if held == 0 || self.scheduled.handle.marks().is_queued() || self.send_stopped() {
             return None;
         }
-        let timed = self.qp_timeout().is_some_and(|deadline| self.entry.is_armed(deadline));
+        let timed =
+            self.qp_timeout().is_some_and(|deadline| self.scheduled.member.is_armed(deadline));
         let bounded = timed || self.qp.as_ref().is_some_and(QueuePair::awaits_ack);
         Some(held).filter(|_| !bounded)
     }

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::Ipv4Addr;
 
+use ferroce_device::Schedulable;
 use ferroce_proto::budget::Budget;
 use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::InboundPacket;
@@ -22,9 +23,9 @@ use super::memory::NoContents;
 use super::plan::{Gate, PlannedFlow};
 use crate::host::{Destination, Host};
 use crate::rdma::frame::{ReceivedPacket, emit_with_ecn};
-use crate::rdma::host::schedule::{Entry, Schedule};
+use crate::rdma::host::schedule::{Schedule, Scheduled};
 use crate::rdma::host::{QpConfig, QueuePair};
-use crate::rdma::layout::FIRST_QPN;
+use crate::rdma::layout::endpoint;
 
 /// Receive requests of each QP, for immediate data. Each is posted again as soon as it has completed.
 const RECEIVES: usize = 16;
@@ -40,7 +41,7 @@ pub(super) struct Connection {
     peer: Ipv4Addr,
     /// The UDP source port, by which switches choose a path.
     port: u16,
-    entry: Entry,
+    scheduled: Scheduled,
 }
 
 impl Connection {
@@ -50,7 +51,13 @@ impl Connection {
             // The capacity is that many.
             let _ = rq.post(ReceiveRequest { id: WorkId(id as u64), sg_list: SgList::NONE });
         }
-        Self { qp: config.build(), rq, peer, port, entry: Entry::default() }
+        Self {
+            qp: config.build(),
+            rq,
+            peer,
+            port,
+            scheduled: Scheduled::new(config.settings.number),
+        }
     }
 }
 
@@ -121,7 +128,7 @@ impl TrafficHost {
         let connection = &mut self.connections[plan.connection];
         let request = SendRequest::new(WorkId(index as u64), operation, data);
         match connection.qp.post_send(request) {
-            Ok(()) => self.schedule.wake(plan.connection, &mut connection.entry),
+            Ok(()) => self.schedule.push(connection.scheduled.handle.clone()),
             // The SQ has capacity for all flows: the QP is in the error state, as another flow failed.
             Err(_) => self.complete(now, index, Status::Flushed),
         }
@@ -164,9 +171,9 @@ impl TrafficHost {
 impl Host for TrafficHost {
     fn handle_frame(&mut self, now: Instant, bytes: &[u8]) {
         let Some(received) = ReceivedPacket::parse_trusted(bytes) else { return };
-        let index = received.packet.bth.destination.0.wrapping_sub(FIRST_QPN) as usize;
+        let index = endpoint(received.packet.bth.destination);
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let Connection { qp, rq, entry, .. } = connection;
+        let Connection { qp, rq, scheduled, .. } = connection;
         let inbound = InboundPacket {
             time: now,
             packet: &received.packet,
@@ -175,7 +182,7 @@ impl Host for TrafficHost {
             envelope: &Envelope::default(),
         };
         qp.handle_packet(&inbound, Some(rq), &mut NoContents);
-        self.schedule.wake(index, entry);
+        self.schedule.push(scheduled.handle.clone());
         self.collect(now, index);
     }
 
@@ -187,36 +194,40 @@ impl Host for TrafficHost {
             self.starts.pop();
             self.start(now, index);
         }
-        while let Some((index, at)) = self.schedule.due(now) {
+        while let Some((at, number)) = self.schedule.pop_timer(now) {
+            let index = endpoint(number);
             let Some(connection) = self.connections.get_mut(index) else { continue };
-            if !Schedule::is_current(&mut connection.entry, at) {
+            if !connection.scheduled.member.take_timer(at) {
                 continue;
             }
             match connection.qp.poll_timeout() {
                 Some(deadline) if deadline <= now => {
                     connection.qp.handle_timeout(now);
-                    self.schedule.wake(index, &mut connection.entry);
+                    self.schedule.push(connection.scheduled.handle.clone());
                 }
-                later => self.schedule.arm(index, &mut connection.entry, later),
+                later => {
+                    let Scheduled { handle, member } = &mut connection.scheduled;
+                    self.schedule.set_timer(handle, member, later);
+                }
             }
             self.collect(now, index);
         }
     }
 
     fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
-        while let Some(index) = self.schedule.next() {
+        while let Some(handle) = self.schedule.pop() {
+            let index = endpoint(handle.number());
             let connection = &mut self.connections[index];
-            Schedule::clear_ready(&mut connection.entry);
             let budget = &mut { Budget::UNLIMITED };
             let Some(outbound) = connection.qp.poll_transmit(now, budget, &mut NoContents) else {
                 let deadline = connection.qp.poll_timeout();
-                self.schedule.arm(index, &mut connection.entry, deadline);
+                self.schedule.set_timer(&handle, &mut connection.scheduled.member, deadline);
                 continue;
             };
             let transmit = outbound.transmit;
             let (bth, extensions) = (transmit.bth, transmit.extensions);
             let payload_len = transmit.payload.len();
-            self.schedule.wake(index, &mut connection.entry);
+            self.schedule.push(handle);
             let packet = Packet {
                 bth,
                 extensions,
