@@ -42,11 +42,6 @@ pub(super) const fn qpn(endpoint: usize) -> Qpn {
     Qpn(FIRST_QPN + endpoint as u32)
 }
 
-/// Returns the endpoint of a QPN.
-pub(super) const fn endpoint(number: Qpn) -> usize {
-    number.0.wrapping_sub(FIRST_QPN) as usize
-}
-
 /// Returns the number of an SRQ.
 pub(super) const fn srq_number(srq: usize) -> Qpn {
     Qpn(FIRST_SRQN + srq as u32)

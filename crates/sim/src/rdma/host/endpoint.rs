@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 
-use ferroce_device::Schedulable;
 use ferroce_proto::budget::Budget;
 use ferroce_proto::congestion::Congestion;
 use ferroce_proto::endpoint::{OutboundPacket, Settings};
@@ -19,7 +18,7 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::number::{PKey, Psn, Qpn};
 
 use super::poster::Poster;
-use super::schedule::Scheduled;
+use super::schedule::Entry;
 use crate::rdma::layout::XRC_DOMAIN;
 use crate::rdma::memory::{PD, REMOTE};
 
@@ -147,8 +146,7 @@ pub(in crate::rdma) struct Endpoint {
     pub(in crate::rdma) packet_received: bool,
     /// The requests that are posted over time, if they are.
     pub(in crate::rdma) poster: Option<Box<Poster>>,
-    /// Its entries in the lists of the host, which numbers it.
-    pub(super) scheduled: Scheduled,
+    pub(super) entry: Entry,
 }
 
 impl Endpoint {
@@ -163,7 +161,7 @@ impl Endpoint {
             bind_completions: Vec::new(),
             packet_received: false,
             poster: None,
-            scheduled: Scheduled::new(Qpn(0)),
+            entry: Entry::default(),
         }
     }
 
@@ -210,11 +208,10 @@ impl Endpoint {
     pub(in crate::rdma) fn stranded(&self) -> Option<usize> {
         let held = self.poster.as_ref()?.waiting();
         // In the error state, they were flushed.
-        if held == 0 || self.scheduled.handle.marks().is_queued() || self.send_stopped() {
+        if held == 0 || self.entry.is_ready() || self.send_stopped() {
             return None;
         }
-        let timed =
-            self.qp_timeout().is_some_and(|deadline| self.scheduled.member.is_armed(deadline));
+        let timed = self.qp_timeout().is_some_and(|deadline| self.entry.is_armed(deadline));
         let bounded = timed || self.qp.as_ref().is_some_and(QueuePair::awaits_ack);
         Some(held).filter(|_| !bounded)
     }

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use ferroce_device::Schedulable;
 use ferroce_proto::budget::Budget;
 use ferroce_proto::endpoint::InboundPacket;
 use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
@@ -21,10 +20,10 @@ use ferroce_wire::packet::Packet;
 
 pub(super) use endpoint::{Endpoint, EndpointRq, PendingSetup, QpConfig, QueuePair, Work};
 use poster::Poster;
-use schedule::{Schedule, Scheduled};
+use schedule::Schedule;
 
 use super::frame::{ReceivedPacket, emit};
-use super::layout::{self, FIRST_SRQN, qpn};
+use super::layout::{FIRST_QPN, FIRST_SRQN};
 use super::management::{Management, QpControl};
 use super::memory::Regions;
 use crate::host::{Destination, Host};
@@ -98,11 +97,10 @@ impl RdmaHost {
         }
     }
 
-    /// Adds an endpoint and returns its index, from which [`qpn`] derives its QPN.
+    /// Adds an endpoint and returns its index, from which [`super::layout::qpn`] derives its QPN.
     pub(super) fn add_endpoint(&mut self, endpoint: Endpoint) -> usize {
-        let index = self.endpoints.len();
-        self.endpoints.push(Endpoint { scheduled: Scheduled::new(qpn(index)), ..endpoint });
-        index
+        self.endpoints.push(endpoint);
+        self.endpoints.len() - 1
     }
 
     /// Passes a packet to the QP of an endpoint.
@@ -135,7 +133,7 @@ impl RdmaHost {
         qp.handle_packet(&inbound, queue, &mut self.memory.access());
         endpoint.collect();
         endpoint.packet_received = true;
-        self.schedule.push(endpoint.scheduled.handle.clone());
+        self.schedule.wake(index, &mut endpoint.entry);
         for shared in &mut self.srqs {
             shared.limit_events += u32::from(shared.queue.poll_limit());
         }
@@ -204,7 +202,7 @@ impl QpControl for RdmaHost {
                 work.into_iter().for_each(|request| _ = qp.post_datagram(request));
             }
         }
-        self.schedule.push(endpoint.scheduled.handle.clone());
+        self.schedule.wake(index, &mut endpoint.entry);
     }
 
     fn close(&mut self, index: usize) {
@@ -234,7 +232,7 @@ impl Host for RdmaHost {
                 self.with_management(|management, host| management.handle(now, &received, host));
             }
             destination => {
-                let index = layout::endpoint(destination);
+                let index = destination.0.wrapping_sub(FIRST_QPN) as usize;
                 let first =
                     self.endpoints.get(index).is_some_and(|endpoint| !endpoint.packet_received);
                 self.deliver(now, index, &received);
@@ -252,17 +250,16 @@ impl Host for RdmaHost {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.batch_ends = self.batch_ends.filter(|&end| now < end);
-        while let Some((at, number)) = self.schedule.pop_timer(now) {
-            let Some(endpoint) = self.endpoints.get_mut(layout::endpoint(number)) else { continue };
-            if !endpoint.scheduled.member.take_timer(at) {
+        while let Some((index, at)) = self.schedule.due(now) {
+            let Some(endpoint) = self.endpoints.get_mut(index) else { continue };
+            if !Schedule::is_current(&mut endpoint.entry, at) {
                 continue;
             }
             if endpoint.handle_timeout(now) {
-                self.schedule.push(endpoint.scheduled.handle.clone());
+                self.schedule.wake(index, &mut endpoint.entry);
             } else {
                 let deadline = endpoint.poll_timeout();
-                let Scheduled { handle, member } = &mut endpoint.scheduled;
-                self.schedule.set_timer(handle, member, deadline);
+                self.schedule.arm(index, &mut endpoint.entry, deadline);
             }
         }
         self.with_management(|management, host| management.handle_timeout(now, host));
@@ -277,16 +274,16 @@ impl Host for RdmaHost {
                 return Some(Destination::Header);
             }
         }
-        while let Some(handle) = self.schedule.pop() {
-            let index = layout::endpoint(handle.number());
+        while let Some(index) = self.schedule.next() {
             let endpoint = &mut self.endpoints[index];
+            Schedule::clear_ready(&mut endpoint.entry);
             endpoint.release();
             let peer = endpoint.peer;
             let Some(outbound) = endpoint.poll_transmit(now, &mut self.memory.access()) else {
                 // Local operations may have completed.
                 endpoint.collect();
                 let deadline = endpoint.poll_timeout();
-                self.schedule.set_timer(&handle, &mut endpoint.scheduled.member, deadline);
+                self.schedule.arm(index, &mut endpoint.entry, deadline);
                 continue;
             };
             let (to, transmit) = (outbound.route.unwrap_or(peer), outbound.transmit);
@@ -294,7 +291,7 @@ impl Host for RdmaHost {
             let encoded = transmit.encode(&self.memory.access(), &mut self.buffer);
             let encoded =
                 encoded.map_err(|error| (error, transmit.explain(error, &self.memory.access())));
-            self.schedule.push(endpoint.scheduled.handle.clone());
+            self.schedule.wake(index, &mut endpoint.entry);
             let length = match encoded {
                 Ok(length) => length,
                 Err((error, reason)) => {

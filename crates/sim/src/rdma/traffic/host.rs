@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::Ipv4Addr;
 
-use ferroce_device::Schedulable;
 use ferroce_proto::budget::Budget;
 use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::InboundPacket;
@@ -23,9 +22,9 @@ use super::memory::NoContents;
 use super::plan::{Gate, PlannedFlow};
 use crate::host::{Destination, Host};
 use crate::rdma::frame::{ReceivedPacket, emit_with_ecn};
-use crate::rdma::host::schedule::{Schedule, Scheduled};
+use crate::rdma::host::schedule::{Entry, Schedule};
 use crate::rdma::host::{QpConfig, QueuePair};
-use crate::rdma::layout::endpoint;
+use crate::rdma::layout::FIRST_QPN;
 
 /// Receive requests of each QP, for immediate data. Each is posted again as soon as it has completed.
 const RECEIVES: usize = 16;
@@ -41,7 +40,7 @@ pub(super) struct Connection {
     peer: Ipv4Addr,
     /// The UDP source port, by which switches choose a path.
     port: u16,
-    scheduled: Scheduled,
+    entry: Entry,
 }
 
 impl Connection {
@@ -51,13 +50,7 @@ impl Connection {
             // The capacity is that many.
             let _ = rq.post(ReceiveRequest { id: WorkId(id as u64), sg_list: SgList::NONE });
         }
-        Self {
-            qp: config.build(),
-            rq,
-            peer,
-            port,
-            scheduled: Scheduled::new(config.settings.number),
-        }
+        Self { qp: config.build(), rq, peer, port, entry: Entry::default() }
     }
 }
 
@@ -128,7 +121,7 @@ impl TrafficHost {
         let connection = &mut self.connections[plan.connection];
         let request = SendRequest::new(WorkId(index as u64), operation, data);
         match connection.qp.post_send(request) {
-            Ok(()) => self.schedule.push(connection.scheduled.handle.clone()),
+            Ok(()) => self.schedule.wake(plan.connection, &mut connection.entry),
             // The SQ has capacity for all flows: the QP is in the error state, as another flow failed.
             Err(_) => self.complete(now, index, Status::Flushed),
         }
@@ -171,9 +164,9 @@ impl TrafficHost {
 impl Host for TrafficHost {
     fn handle_frame(&mut self, now: Instant, bytes: &[u8]) {
         let Some(received) = ReceivedPacket::parse_trusted(bytes) else { return };
-        let index = endpoint(received.packet.bth.destination);
+        let index = received.packet.bth.destination.0.wrapping_sub(FIRST_QPN) as usize;
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let Connection { qp, rq, scheduled, .. } = connection;
+        let Connection { qp, rq, entry, .. } = connection;
         let inbound = InboundPacket {
             time: now,
             packet: &received.packet,
@@ -182,7 +175,7 @@ impl Host for TrafficHost {
             envelope: &Envelope::default(),
         };
         qp.handle_packet(&inbound, Some(rq), &mut NoContents);
-        self.schedule.push(scheduled.handle.clone());
+        self.schedule.wake(index, entry);
         self.collect(now, index);
     }
 
@@ -194,40 +187,36 @@ impl Host for TrafficHost {
             self.starts.pop();
             self.start(now, index);
         }
-        while let Some((at, number)) = self.schedule.pop_timer(now) {
-            let index = endpoint(number);
+        while let Some((index, at)) = self.schedule.due(now) {
             let Some(connection) = self.connections.get_mut(index) else { continue };
-            if !connection.scheduled.member.take_timer(at) {
+            if !Schedule::is_current(&mut connection.entry, at) {
                 continue;
             }
             match connection.qp.poll_timeout() {
                 Some(deadline) if deadline <= now => {
                     connection.qp.handle_timeout(now);
-                    self.schedule.push(connection.scheduled.handle.clone());
+                    self.schedule.wake(index, &mut connection.entry);
                 }
-                later => {
-                    let Scheduled { handle, member } = &mut connection.scheduled;
-                    self.schedule.set_timer(handle, member, later);
-                }
+                later => self.schedule.arm(index, &mut connection.entry, later),
             }
             self.collect(now, index);
         }
     }
 
     fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
-        while let Some(handle) = self.schedule.pop() {
-            let index = endpoint(handle.number());
+        while let Some(index) = self.schedule.next() {
             let connection = &mut self.connections[index];
+            Schedule::clear_ready(&mut connection.entry);
             let budget = &mut { Budget::UNLIMITED };
             let Some(outbound) = connection.qp.poll_transmit(now, budget, &mut NoContents) else {
                 let deadline = connection.qp.poll_timeout();
-                self.schedule.set_timer(&handle, &mut connection.scheduled.member, deadline);
+                self.schedule.arm(index, &mut connection.entry, deadline);
                 continue;
             };
             let transmit = outbound.transmit;
             let (bth, extensions) = (transmit.bth, transmit.extensions);
             let payload_len = transmit.payload.len();
-            self.schedule.push(handle);
+            self.schedule.wake(index, &mut connection.entry);
             let packet = Packet {
                 bth,
                 extensions,
