@@ -67,19 +67,27 @@ impl Whole<'_> {
     }
 
     /// Why the payload could not be read, for `handle_denied`.
-    #[cold]
-    pub fn explain(self, denied: Denied, memory: &impl Memory) -> Reason {
-        match self.data {
-            Data::SgList(sg_list) => sg_list.explain(
-                (0, self.length as u64),
-                false,
-                denied,
-                self.config.accessor(),
-                memory,
-            ),
-            Data::Inline(_) => {
-                Reason::Memory(RefusedAccess::local(Sge::default(), false), denied.into())
-            }
+    #[inline(always)]
+    pub fn explain(&self, denied: Denied, memory: &impl Memory) -> Reason {
+        // Its parts: a message whose address is passed on is no longer kept in registers.
+        explain(self.data, self.length, self.config, denied, memory)
+    }
+}
+
+#[cold]
+fn explain(
+    data: &Data,
+    length: usize,
+    config: &Config,
+    denied: Denied,
+    memory: &impl Memory,
+) -> Reason {
+    match data {
+        Data::SgList(sg_list) => {
+            sg_list.explain((0, length as u64), false, denied, config.accessor(), memory)
+        }
+        Data::Inline(_) => {
+            Reason::Memory(RefusedAccess::local(Sge::default(), false), denied.into())
         }
     }
 }
