@@ -8,7 +8,7 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
 use ferroce_wire::number::{Psn, RKey, VirtualAddress};
 
-use super::host::{Endpoint, EndpointRq, PendingSetup, QpConfig, RdmaHost, Work};
+use super::host::{EndpointRq, PendingSetup, QpConfig, RdmaHost, Work};
 use super::layout::{address, qpn};
 use super::management::QpControl;
 use super::memory::{BASE, PD, Regions, local};
@@ -65,8 +65,7 @@ impl ManyConnections {
 
     /// Adds an endpoint that is connected to endpoint `peer` of host `other`.
     fn add(&self, host: &mut RdmaHost, other: usize, peer: usize, remote: RKey, messages: u32) {
-        let endpoint =
-            host.add_endpoint(Endpoint::new(address(other), EndpointRq::Own(ReceiveQueue::new(0))));
+        let endpoint = host.add_endpoint(address(other), EndpointRq::Own(ReceiveQueue::new(0)));
         let service = ServiceType::ReliableConnection;
         let mut config = QpConfig::new(service, qpn(endpoint), 1024, Psn(0));
         config.set_peer(qpn(peer), Psn(0), 1024);

@@ -8,7 +8,7 @@ use ferroce_proto::receive::{ReceiveQueue, XrcDomain, XrcProperties};
 use ferroce_proto::time::Instant;
 use ferroce_wire::number::{Psn, Qpn};
 
-use super::host::{Endpoint, EndpointRq, PendingSetup, QpConfig, RdmaHost, Srq, Work};
+use super::host::{EndpointRq, PendingSetup, QpConfig, RdmaHost, Srq, Work};
 use super::layout::{GUARD_BYTES, RC_SRQ, XRC_DOMAIN, address, qpn};
 use super::management::{ConnectionSpec, Management, QpControl};
 use super::memory::{OTHER_PD, PD, REMOTE, Regions};
@@ -32,13 +32,16 @@ pub(super) struct Connection {
 
 /// Makes a host with the regions and SRQs of [`super::layout`].
 pub(super) fn host(index: usize, seed: u64, workload: &Workload) -> RdmaHost {
-    let seed = Random::new(seed).stream("keys").substream(index as u64).next_u64();
+    let keys = Random::new(seed).stream("keys").substream(index as u64).next_u64();
     // A connection has up to five regions and windows on a host, and a host may have more connections than others.
     let slots = 256 + 40 * workload.connections / workload.hosts.max(2);
-    let mut host = RdmaHost::new(address(index), Regions::new(seed, slots));
+    let mut host = RdmaHost::new(address(index), Regions::new(keys, slots));
     host.memory.add(GUARD_BYTES.to_vec(), PD, AccessFlags::LOCAL_WRITE);
     let all = REMOTE | AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND;
     host.memory.add(GUARD_BYTES.to_vec(), OTHER_PD, all);
+    // Credit for two packets of the largest size, and for so many that it does not matter.
+    let share = Random::new(seed).stream("credit").below(4);
+    host.set_share([0, 64 << 10, 512 << 10, 64 << 20][share as usize]);
     let extended = |xrc| Some(XrcProperties { xrc, pd: PD });
     let kinds = [None, extended(XRC_DOMAIN), extended(XRC_DOMAIN), extended(XrcDomain(9))];
     for kind in kinds {
@@ -115,8 +118,8 @@ impl ConnectionPlanner<'_> {
                 Service::Reliable if self.random.below(3) == 0 => EndpointRq::Shared(RC_SRQ),
                 _ => EndpointRq::Own(ReceiveQueue::new(self.workload.requests as usize)),
             };
-            let endpoint = Endpoint::new(address(pair[1 - side]), receives);
-            EndpointId { host: pair[side], index: self.hosts[pair[side]].add_endpoint(endpoint) }
+            let index = self.hosts[pair[side]].add_endpoint(address(pair[1 - side]), receives);
+            EndpointId { host: pair[side], index }
         });
         let [active, passive] = ids;
         let duplex = self.service != Service::Extended && self.random.below(3) == 0;
@@ -199,8 +202,10 @@ impl ConnectionPlanner<'_> {
         let receivers = if group.is_some() { &order[1..] } else { &order[1..2] };
         let mut add = |host: usize, capacity: usize| {
             let receives = EndpointRq::Own(ReceiveQueue::new(capacity));
-            let endpoint = Endpoint::new(Ipv4Addr::UNSPECIFIED, receives);
-            EndpointId { host, index: self.hosts[host].add_endpoint(endpoint) }
+            EndpointId {
+                host,
+                index: self.hosts[host].add_endpoint(Ipv4Addr::UNSPECIFIED, receives),
+            }
         };
         let active = add(order[0], 0);
         let capacity = 2 * self.workload.requests as usize;

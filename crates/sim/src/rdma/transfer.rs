@@ -10,7 +10,7 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
 use ferroce_wire::number::{Psn, RKey, VirtualAddress};
 
-use super::host::{Endpoint, EndpointRq, PendingSetup, QpConfig, RdmaHost, Work};
+use super::host::{EndpointRq, PendingSetup, QpConfig, RdmaHost, Work};
 use super::layout::{address, qpn};
 use super::management::QpControl;
 use super::memory::{BASE, PD, Regions, local};
@@ -73,10 +73,8 @@ impl Transfer {
             config.set_peer(qpn(0), Psn(0), self.mtu);
             edit(&mut config);
             config.settings.capabilities.max_send_wr = wanted as u32;
-            let endpoint = host.add_endpoint(Endpoint::new(
-                address(1 - side),
-                EndpointRq::Own(ReceiveQueue::new(0)),
-            ));
+            let endpoint =
+                host.add_endpoint(address(1 - side), EndpointRq::Own(ReceiveQueue::new(0)));
             let count = if side == 0 { wanted as u32 } else { 0 };
             host.endpoints[endpoint].pending = Some(Box::new(PendingSetup {
                 config,

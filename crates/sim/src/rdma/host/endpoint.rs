@@ -1,7 +1,10 @@
 //! One endpoint of a connection: a QP of any service, its RQ, and its completions.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
+use ferroce_device::credit::Receiver;
+use ferroce_device::{Marks, Membership, Schedulable};
 use ferroce_proto::budget::Budget;
 use ferroce_proto::congestion::Congestion;
 use ferroce_proto::endpoint::{OutboundPacket, Settings};
@@ -18,7 +21,6 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::number::{PKey, Psn, Qpn};
 
 use super::poster::Poster;
-use super::schedule::Entry;
 use crate::rdma::layout::XRC_DOMAIN;
 use crate::rdma::memory::{PD, REMOTE};
 
@@ -131,8 +133,35 @@ pub(in crate::rdma) struct PendingSetup {
     pub(in crate::rdma) work: Work,
 }
 
+/// The handle of a QP in the device core.
+#[derive(Debug)]
+pub(in crate::rdma) struct Core {
+    number: Qpn,
+    marks: Marks,
+}
+
+impl Core {
+    pub(in crate::rdma) fn new(number: Qpn) -> Arc<Self> {
+        Arc::new(Self { number, marks: Marks::default() })
+    }
+}
+
+impl Schedulable for Core {
+    fn number(&self) -> Qpn {
+        self.number
+    }
+
+    fn marks(&self) -> &Marks {
+        &self.marks
+    }
+}
+
 #[derive(Debug)]
 pub(in crate::rdma) struct Endpoint {
+    pub(in crate::rdma) core: Arc<Core>,
+    pub(super) membership: Membership,
+    /// It waits for credit, which other QPs may return.
+    pub(super) awaits_credit: bool,
     /// `None` until it is connected.
     pub(in crate::rdma) qp: Option<QueuePair>,
     pub(in crate::rdma) rq: EndpointRq,
@@ -146,12 +175,14 @@ pub(in crate::rdma) struct Endpoint {
     pub(in crate::rdma) packet_received: bool,
     /// The requests that are posted over time, if they are.
     pub(in crate::rdma) poster: Option<Box<Poster>>,
-    pub(super) entry: Entry,
 }
 
 impl Endpoint {
-    pub(in crate::rdma) fn new(peer: Ipv4Addr, rq: EndpointRq) -> Self {
+    pub(in crate::rdma) fn new(number: Qpn, peer: Ipv4Addr, rq: EndpointRq) -> Self {
         Self {
+            core: Core::new(number),
+            membership: Membership::default(),
+            awaits_credit: false,
             qp: None,
             rq,
             peer,
@@ -161,7 +192,6 @@ impl Endpoint {
             bind_completions: Vec::new(),
             packet_received: false,
             poster: None,
-            entry: Entry::default(),
         }
     }
 
@@ -169,9 +199,19 @@ impl Endpoint {
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
+        budget: &mut Budget,
         memory: &mut impl Memory,
     ) -> Option<OutboundPacket<'_, Ipv4Addr>> {
-        self.qp.as_mut()?.poll_transmit(now, &mut { Budget::UNLIMITED }, memory)
+        self.qp.as_mut()?.poll_transmit(now, budget, memory)
+    }
+
+    /// The process that its packets go to, if they are acknowledged.
+    pub(super) fn receiver(&self) -> Option<Receiver> {
+        let service = self.qp.as_ref()?.settings().service;
+        let acknowledged =
+            !matches!(service, ServiceType::UnreliableConnection | ServiceType::UnreliableDatagram);
+        let connected = !matches!(self.state(), State::Reset | State::Init);
+        (acknowledged && connected).then(|| Receiver { host: self.peer.into(), slot: 0 })
     }
 
     /// Returns when the QP's timer expires or the next list is posted.
@@ -208,10 +248,10 @@ impl Endpoint {
     pub(in crate::rdma) fn stranded(&self) -> Option<usize> {
         let held = self.poster.as_ref()?.waiting();
         // In the error state, they were flushed.
-        if held == 0 || self.entry.is_ready() || self.send_stopped() {
+        if held == 0 || self.core.marks.is_queued() || self.awaits_credit || self.send_stopped() {
             return None;
         }
-        let timed = self.qp_timeout().is_some_and(|deadline| self.entry.is_armed(deadline));
+        let timed = self.qp_timeout().is_some_and(|deadline| self.membership.is_armed(deadline));
         let bounded = timed || self.qp.as_ref().is_some_and(QueuePair::awaits_ack);
         Some(held).filter(|_| !bounded)
     }

@@ -2,12 +2,15 @@
 
 mod endpoint;
 mod poster;
-pub(super) mod schedule;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ferroce_device::Schedulable;
+use ferroce_device::credit::Credit;
+use ferroce_device::schedule::Schedule;
 use ferroce_proto::budget::Budget;
 use ferroce_proto::endpoint::InboundPacket;
 use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
@@ -18,12 +21,11 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Psn, Qpn, RKey};
 use ferroce_wire::packet::Packet;
 
-pub(super) use endpoint::{Endpoint, EndpointRq, PendingSetup, QpConfig, QueuePair, Work};
+pub(super) use endpoint::{Core, Endpoint, EndpointRq, PendingSetup, QpConfig, QueuePair, Work};
 use poster::Poster;
-use schedule::Schedule;
 
 use super::frame::{ReceivedPacket, emit};
-use super::layout::{FIRST_QPN, FIRST_SRQN};
+use super::layout::{FIRST_QPN, FIRST_SRQN, qpn};
 use super::management::{Management, QpControl};
 use super::memory::Regions;
 use crate::host::{Destination, Host};
@@ -73,9 +75,26 @@ pub(super) struct RdmaHost {
     pub(super) posting: Option<Random>,
     /// The end of the current batch.
     batch_ends: Option<Instant>,
-    schedule: Schedule,
+    schedule: Schedule<Arc<Core>>,
+    credit: Credit<Arc<Core>, ()>,
+    /// The QP that is served.
+    turn: Option<Turn>,
     buffer: Vec<u8>,
 }
+
+/// The packets that a QP sends before others are served.
+#[derive(Debug)]
+struct Turn {
+    index: usize,
+    budget: Budget,
+    packets: usize,
+}
+
+/// The credit towards one receiver, if it does not matter.
+const UNLIMITED_SHARE: usize = 1 << 40;
+
+/// The most packets of a turn, as in the engine.
+const TURN: usize = 16;
 
 impl RdmaHost {
     pub(super) fn new(address: Ipv4Addr, memory: Regions) -> Self {
@@ -93,13 +112,15 @@ impl RdmaHost {
             posting: None,
             batch_ends: None,
             schedule: Schedule::default(),
+            credit: Credit::new(UNLIMITED_SHARE, 0),
+            turn: None,
             buffer: vec![0; 8192],
         }
     }
 
     /// Adds an endpoint and returns its index, from which [`super::layout::qpn`] derives its QPN.
-    pub(super) fn add_endpoint(&mut self, endpoint: Endpoint) -> usize {
-        self.endpoints.push(endpoint);
+    pub(super) fn add_endpoint(&mut self, peer: Ipv4Addr, rq: EndpointRq) -> usize {
+        self.endpoints.push(Endpoint::new(qpn(self.endpoints.len()), peer, rq));
         self.endpoints.len() - 1
     }
 
@@ -131,11 +152,87 @@ impl RdmaHost {
             envelope: &envelope,
         };
         qp.handle_packet(&inbound, queue, &mut self.memory.access());
-        endpoint.collect();
         endpoint.packet_received = true;
-        self.schedule.wake(index, &mut endpoint.entry);
+        let (core, pending) = (&endpoint.core, qp.pending());
+        self.schedule.received(core, pending);
+        self.schedule.set_timer(core, &mut endpoint.membership, qp.poll_timeout());
+        self.update(index);
         for shared in &mut self.srqs {
             shared.limit_events += u32::from(shared.queue.poll_limit());
+        }
+    }
+
+    /// Sets how many bytes may be in flight to one receiver.
+    pub(super) fn set_share(&mut self, share: usize) {
+        self.credit = Credit::new(share, 0);
+    }
+
+    /// Returns how many requests an endpoint holds back although nothing will send them.
+    pub(super) fn stranded(&self, index: usize) -> Option<usize> {
+        // A restarted host has none of its endpoints; a QP that is served is polled again.
+        let served = self.turn.as_ref().is_some_and(|turn| turn.index == index);
+        self.endpoints.get(index).filter(|_| !served)?.stranded()
+    }
+
+    /// Returns the bytes of credit in use, and the number of QPs that wait for some.
+    pub(super) fn credit(&self) -> (usize, usize) {
+        (self.credit.in_use(), self.credit.waiting())
+    }
+
+    /// Collects completions and updates the credit after anything happened to a QP.
+    fn update(&mut self, index: usize) {
+        let Self { endpoints, credit, schedule, .. } = self;
+        let endpoint = &mut endpoints[index];
+        endpoint.collect();
+        let Some(qp) = &mut endpoint.qp else { return };
+        let member = &mut endpoint.membership;
+        credit.update(&endpoint.core, member, qp.in_flight(), schedule);
+        if qp.has_counters() {
+            let counted = qp.take_counters();
+            qp.move_reasons_to(&mut Vec::new());
+            if counted.packet_seq_err + counted.local_ack_timeout_err > 0 {
+                credit.on_loss(member, false);
+            }
+            if counted.implied_nak_seq_err > 0 {
+                credit.on_loss(member, true);
+            }
+        }
+    }
+
+    /// Begins to serve the next QP.
+    fn begin_turn(&mut self) -> Option<Turn> {
+        let core = self.schedule.pop()?;
+        let index = core.number().0.wrapping_sub(FIRST_QPN) as usize;
+        let endpoint = self.endpoints.get_mut(index)?;
+        endpoint.release();
+        endpoint.awaits_credit = false;
+        let receiver = endpoint.receiver();
+        let member = &mut endpoint.membership;
+        let budget = self.credit.budget(&core, member, receiver, &mut self.schedule);
+        Some(Turn { index, budget, packets: 0 })
+    }
+
+    /// Ends a turn: `done` if the QP has no more packets that it may send.
+    fn end_turn(&mut self, turn: &Turn, done: bool) {
+        self.update(turn.index);
+        let Self { endpoints, credit, schedule, .. } = self;
+        let endpoint = &mut endpoints[turn.index];
+        let (core, member) = (&endpoint.core, &endpoint.membership);
+        let needs = endpoint.qp.as_ref().and_then(QueuePair::over_budget).filter(|_| done);
+        // One that does not wait may try again.
+        let again = needs.map_or(!done, |needs| !credit.wait(core, member, needs, schedule));
+        endpoint.awaits_credit = needs.is_some() && !again;
+        if again {
+            schedule.push(Arc::clone(core));
+        }
+        let deadline = endpoint.poll_timeout();
+        schedule.set_timer(&endpoint.core, &mut endpoint.membership, deadline);
+    }
+
+    /// Ends the turn that an event interrupts: the engine handles events between turns.
+    fn interrupt_turn(&mut self) {
+        if let Some(turn) = self.turn.take() {
+            self.end_turn(&turn, false);
         }
     }
 
@@ -202,19 +299,20 @@ impl QpControl for RdmaHost {
                 work.into_iter().for_each(|request| _ = qp.post_datagram(request));
             }
         }
-        self.schedule.wake(index, &mut endpoint.entry);
+        self.schedule.push(Arc::clone(&endpoint.core));
     }
 
     fn close(&mut self, index: usize) {
         if let Some(endpoint) = self.endpoints.get_mut(index) {
             endpoint.close();
-            endpoint.collect();
+            self.update(index);
         }
     }
 }
 
 impl Host for RdmaHost {
     fn handle_frame(&mut self, now: Instant, bytes: &[u8]) {
+        self.interrupt_turn();
         if !self.batch.is_zero() {
             self.batch_ends.get_or_insert(now + self.batch);
         }
@@ -249,17 +347,21 @@ impl Host for RdmaHost {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.interrupt_turn();
         self.batch_ends = self.batch_ends.filter(|&end| now < end);
-        while let Some((index, at)) = self.schedule.due(now) {
+        while let Some((at, number)) = self.schedule.pop_timer(now) {
+            let index = number.0.wrapping_sub(FIRST_QPN) as usize;
             let Some(endpoint) = self.endpoints.get_mut(index) else { continue };
-            if !Schedule::is_current(&mut endpoint.entry, at) {
+            if !endpoint.membership.take_timer(at) {
                 continue;
             }
             if endpoint.handle_timeout(now) {
-                self.schedule.wake(index, &mut endpoint.entry);
+                // Its next timer is set after it has transmitted.
+                self.schedule.push(Arc::clone(&endpoint.core));
+                self.update(index);
             } else {
                 let deadline = endpoint.poll_timeout();
-                self.schedule.arm(index, &mut endpoint.entry, deadline);
+                self.schedule.set_timer(&endpoint.core, &mut endpoint.membership, deadline);
             }
         }
         self.with_management(|management, host| management.handle_timeout(now, host));
@@ -274,16 +376,12 @@ impl Host for RdmaHost {
                 return Some(Destination::Header);
             }
         }
-        while let Some(index) = self.schedule.next() {
-            let endpoint = &mut self.endpoints[index];
-            Schedule::clear_ready(&mut endpoint.entry);
-            endpoint.release();
-            let peer = endpoint.peer;
-            let Some(outbound) = endpoint.poll_transmit(now, &mut self.memory.access()) else {
-                // Local operations may have completed.
-                endpoint.collect();
-                let deadline = endpoint.poll_timeout();
-                self.schedule.arm(index, &mut endpoint.entry, deadline);
+        self.schedule.release_owed();
+        while let Some(mut turn) = self.turn.take().or_else(|| self.begin_turn()) {
+            let endpoint = &mut self.endpoints[turn.index];
+            let (peer, memory) = (endpoint.peer, &mut self.memory.access());
+            let Some(outbound) = endpoint.poll_transmit(now, &mut turn.budget, memory) else {
+                self.end_turn(&turn, true);
                 continue;
             };
             let (to, transmit) = (outbound.route.unwrap_or(peer), outbound.transmit);
@@ -291,7 +389,6 @@ impl Host for RdmaHost {
             let encoded = transmit.encode(&self.memory.access(), &mut self.buffer);
             let encoded =
                 encoded.map_err(|error| (error, transmit.explain(error, &self.memory.access())));
-            self.schedule.wake(index, &mut endpoint.entry);
             let length = match encoded {
                 Ok(length) => length,
                 Err((error, reason)) => {
@@ -301,7 +398,7 @@ impl Host for RdmaHost {
                         let local = matches!(error, EncodeError::Local(_));
                         qp.handle_denied(bth.psn, local, reason);
                     }
-                    endpoint.collect();
+                    self.turn = Some(turn);
                     continue;
                 }
             };
@@ -316,14 +413,23 @@ impl Host for RdmaHost {
                 pad: &[0; 3][..pad],
                 icrc: None,
             };
-            let port = 0xc000 | (index as u16 & 0x3fff);
+            let port = 0xc000 | (turn.index as u16 & 0x3fff);
             emit(&packet, self.address, to, port, out);
+            turn.packets += 1;
+            match turn.packets < TURN {
+                true => self.turn = Some(turn),
+                false => self.end_turn(&turn, false),
+            }
             return Some(Destination::Header);
         }
         None
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
+        if cfg!(debug_assertions) && self.turn.is_none() {
+            self.schedule.check_invariants();
+            self.credit.check_invariants();
+        }
         let management = self.management.as_ref().and_then(|management| management.poll_timeout());
         let timers = [self.schedule.next_timer(), management, self.batch_ends];
         timers.into_iter().flatten().min()

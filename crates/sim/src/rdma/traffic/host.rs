@@ -3,7 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
+use ferroce_device::schedule::Schedule;
+use ferroce_device::{Membership, Schedulable};
 use ferroce_proto::budget::Budget;
 use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::InboundPacket;
@@ -22,8 +25,7 @@ use super::memory::NoContents;
 use super::plan::{Gate, PlannedFlow};
 use crate::host::{Destination, Host};
 use crate::rdma::frame::{ReceivedPacket, emit_with_ecn};
-use crate::rdma::host::schedule::{Entry, Schedule};
-use crate::rdma::host::{QpConfig, QueuePair};
+use crate::rdma::host::{Core, QpConfig, QueuePair};
 use crate::rdma::layout::FIRST_QPN;
 
 /// Receive requests of each QP, for immediate data. Each is posted again as soon as it has completed.
@@ -40,7 +42,8 @@ pub(super) struct Connection {
     peer: Ipv4Addr,
     /// The UDP source port, by which switches choose a path.
     port: u16,
-    entry: Entry,
+    core: Arc<Core>,
+    membership: Membership,
 }
 
 impl Connection {
@@ -50,7 +53,8 @@ impl Connection {
             // The capacity is that many.
             let _ = rq.post(ReceiveRequest { id: WorkId(id as u64), sg_list: SgList::NONE });
         }
-        Self { qp: config.build(), rq, peer, port, entry: Entry::default() }
+        let (core, membership) = (Core::new(config.settings.number), Membership::default());
+        Self { qp: config.build(), rq, peer, port, core, membership }
     }
 }
 
@@ -71,7 +75,7 @@ pub(super) struct TrafficHost {
     gates: Vec<Gate>,
     /// Flows that start at a time.
     starts: BinaryHeap<Reverse<(Instant, usize)>>,
-    schedule: Schedule,
+    schedule: Schedule<Arc<Core>>,
     /// Flows that have completed.
     pub(super) completed: usize,
 }
@@ -121,7 +125,7 @@ impl TrafficHost {
         let connection = &mut self.connections[plan.connection];
         let request = SendRequest::new(WorkId(index as u64), operation, data);
         match connection.qp.post_send(request) {
-            Ok(()) => self.schedule.wake(plan.connection, &mut connection.entry),
+            Ok(()) => self.schedule.push(Arc::clone(&connection.core)),
             // The SQ has capacity for all flows: the QP is in the error state, as another flow failed.
             Err(_) => self.complete(now, index, Status::Flushed),
         }
@@ -166,7 +170,7 @@ impl Host for TrafficHost {
         let Some(received) = ReceivedPacket::parse_trusted(bytes) else { return };
         let index = received.packet.bth.destination.0.wrapping_sub(FIRST_QPN) as usize;
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let Connection { qp, rq, entry, .. } = connection;
+        let Connection { qp, rq, core, .. } = connection;
         let inbound = InboundPacket {
             time: now,
             packet: &received.packet,
@@ -175,7 +179,7 @@ impl Host for TrafficHost {
             envelope: &Envelope::default(),
         };
         qp.handle_packet(&inbound, Some(rq), &mut NoContents);
-        self.schedule.wake(index, entry);
+        self.schedule.push(Arc::clone(core));
         self.collect(now, index);
     }
 
@@ -187,36 +191,40 @@ impl Host for TrafficHost {
             self.starts.pop();
             self.start(now, index);
         }
-        while let Some((index, at)) = self.schedule.due(now) {
+        while let Some((at, number)) = self.schedule.pop_timer(now) {
+            let index = number.0.wrapping_sub(FIRST_QPN) as usize;
             let Some(connection) = self.connections.get_mut(index) else { continue };
-            if !Schedule::is_current(&mut connection.entry, at) {
+            if !connection.membership.take_timer(at) {
                 continue;
             }
             match connection.qp.poll_timeout() {
                 Some(deadline) if deadline <= now => {
                     connection.qp.handle_timeout(now);
-                    self.schedule.wake(index, &mut connection.entry);
+                    self.schedule.push(Arc::clone(&connection.core));
                 }
-                later => self.schedule.arm(index, &mut connection.entry, later),
+                later => {
+                    let Connection { core, membership, .. } = connection;
+                    self.schedule.set_timer(core, membership, later);
+                }
             }
             self.collect(now, index);
         }
     }
 
     fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
-        while let Some(index) = self.schedule.next() {
+        while let Some(core) = self.schedule.pop() {
+            let index = core.number().0.wrapping_sub(FIRST_QPN) as usize;
             let connection = &mut self.connections[index];
-            Schedule::clear_ready(&mut connection.entry);
             let budget = &mut { Budget::UNLIMITED };
             let Some(outbound) = connection.qp.poll_transmit(now, budget, &mut NoContents) else {
                 let deadline = connection.qp.poll_timeout();
-                self.schedule.arm(index, &mut connection.entry, deadline);
+                self.schedule.set_timer(&core, &mut connection.membership, deadline);
                 continue;
             };
             let transmit = outbound.transmit;
             let (bth, extensions) = (transmit.bth, transmit.extensions);
             let payload_len = transmit.payload.len();
-            self.schedule.wake(index, &mut connection.entry);
+            self.schedule.push(core);
             let packet = Packet {
                 bth,
                 extensions,

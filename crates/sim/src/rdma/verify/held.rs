@@ -23,8 +23,7 @@ impl Stranded {
     ) -> Option<Self> {
         connections.iter().enumerate().find_map(|(connection, one)| {
             one.endpoints.iter().find_map(|id| {
-                // A restarted host has none of its endpoints.
-                let requests = host(id.host)?.endpoints.get(id.index)?.stranded()?;
+                let requests = host(id.host)?.stranded(id.index)?;
                 Some(Self { connection, host: id.host, requests })
             })
         })

@@ -7,6 +7,7 @@
 //! - UC delivers whole messages in order, or nothing; UD whole datagrams, twice only if the network duplicated them;
 //! - no memory outside the ranges of requests was changed;
 //! - on a network without faults, everything succeeds;
+//! - when nothing is in flight any more, no credit is in use, and nobody waits for it;
 //! - after every event, requests are held back only while an ACK is due or a timer is armed.
 
 mod datagrams;
@@ -94,6 +95,11 @@ impl<'a> Verifier<'a> {
                 self.violations
                     .push(format!("host {number}: memory without remote access changed"));
             }
+        }
+        if let (in_use, waiting @ 1..) | (in_use @ 1.., waiting) = host.credit() {
+            self.violations.push(format!(
+                "host {number}: {in_use} bytes of credit in use and {waiting} QPs waiting for it at the end"
+            ));
         }
         for (index, shared) in host.srqs.iter().enumerate() {
             let taken = shared.buffers.len() - shared.queue.len();

@@ -1,5 +1,6 @@
 use std::net::Ipv4Addr;
 
+use ferroce_proto::budget::Budget;
 use ferroce_proto::doorbell::Ring;
 use ferroce_proto::qp::{AckTimeout, ServiceType};
 use ferroce_proto::receive::ReceiveQueue;
@@ -19,7 +20,8 @@ fn send(id: u64) -> SendRequest {
 
 /// An RC endpoint without an ACK timeout, so that no timer sends what is held back.
 fn endpoint() -> Endpoint {
-    let mut endpoint = Endpoint::new(Ipv4Addr::LOCALHOST, EndpointRq::Own(ReceiveQueue::new(0)));
+    let mut endpoint =
+        Endpoint::new(qpn(0), Ipv4Addr::LOCALHOST, EndpointRq::Own(ReceiveQueue::new(0)));
     let mut config = QpConfig::new(ServiceType::ReliableConnection, qpn(0), 1024, Psn(0));
     config.attributes.timeout = Some(AckTimeout::NEVER);
     config.set_peer(qpn(0), Psn(0), 1024);
@@ -53,7 +55,10 @@ fn a_request_that_is_held_back_on_its_own_is_stranded() {
 fn a_request_behind_one_in_flight_is_not_stranded() {
     let mut endpoint = endpoint();
     post(&mut endpoint, false);
-    while endpoint.poll_transmit(Instant::ZERO, &mut Regions::new(0, 1).access()).is_some() {}
+    while endpoint
+        .poll_transmit(Instant::ZERO, &mut { Budget::UNLIMITED }, &mut Regions::new(0, 1).access())
+        .is_some()
+    {}
     endpoint.release();
     post(&mut endpoint, true);
     assert_eq!(endpoint.stranded(), None, "an ACK is due");
