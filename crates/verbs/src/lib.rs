@@ -92,6 +92,7 @@ mod completion;
 mod context;
 mod cq;
 mod device;
+mod drive;
 mod engine;
 mod error;
 mod event;

@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use ferroce_sys::{Event, Interest, Poller, clock};
 
-use crate::engine::{Adapter, Leading, ShardSet, Spin};
+use crate::drive::spin::Spin;
+use crate::engine::{Adapter, Leading, ShardSet};
 use crate::error::{SystemError, WaitError};
 use crate::sync::lock;
 use crate::time::nanos;

@@ -16,7 +16,6 @@ use ferroce_sys::Uncancellable;
 use ferroce_sys::clock::{self, FastClock};
 
 use super::adapter::{self, Adapter, now};
-use super::deferral::Deferral;
 use super::destroy::IN_PASS;
 use super::link::{Route, receive_share};
 use super::port::Port;
@@ -24,6 +23,7 @@ use super::queue_pair::{Core, Inner, Loss};
 use super::rings::RingState;
 use super::rx::{Links, Rx};
 use super::tx::{TurnEnd, TxBatch};
+use crate::drive::deferral::Deferral;
 use crate::event::EventKind;
 use crate::faults::Faults;
 

@@ -25,20 +25,15 @@
 //! | `steering` | updating the kernel's table of which process receives which packet |
 //! | `unreachable` | peers whose UDP port is closed |
 //! | `thread` | the device thread: progress while no program polls |
-//! | `deferral` | whether ACKs may wait for the program's next call |
-//! | `doze` | how the device thread shares the sockets with threads that poll or wait |
 //! | `wait` | waiting for packets in the thread that waits for their completions |
 //! | `pause` | halting the device thread, to count instructions |
-//! | `spin` | whether a thread that waits spins before it sleeps |
 //! | `counters` | the counters of a device, published for other processes |
 //! | `qp_stats` | what a QP publishes |
 //! | `hw_counters` | the same counters in the files that `ferroce run` provides |
 
 mod adapter;
 mod counters;
-mod deferral;
 mod destroy;
-mod doze;
 mod driver;
 mod forwarding;
 mod groups;
@@ -58,7 +53,6 @@ mod rings;
 mod rx;
 mod senders;
 mod shards;
-mod spin;
 mod steering;
 #[cfg(test)]
 #[path = "../../tests/support/mod.rs"]
@@ -68,7 +62,6 @@ mod thread;
 mod tx;
 mod unreachable;
 mod wait;
-mod yielding;
 
 pub(crate) use adapter::{Adapter, now};
 pub(crate) use counters::Counters;
@@ -84,5 +77,4 @@ pub(crate) use qp_stats::{Belongs, QpStats};
 pub(crate) use queue_pair::{Core, Inner, RecvQueue};
 pub(crate) use rx::ReceivedPacket;
 pub(crate) use shards::{Handle, ShardSet};
-pub(crate) use spin::Spin;
 pub use wait::Leading;

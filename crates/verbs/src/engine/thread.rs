@@ -7,11 +7,12 @@ use ferroce_sync::{Mode, NEVER, Signals};
 use ferroce_sys::{Event, Interest, Poller, clock, thread};
 
 use super::adapter::Adapter;
-use super::doze::{self, Doze, Look};
 use super::hw_counters::HwCounters;
 use super::rx::Links;
-use super::spin::Spin;
+
 use super::steering::Steering;
+use crate::drive::doze::{self, Doze, Look};
+use crate::drive::spin::Spin;
 
 /// How long the thread waits for DREPs when the device closes, and how often it repeats the DREQs: nanoseconds.
 pub(super) const DISCONNECT_TIMEOUT: u64 = 500_000_000;

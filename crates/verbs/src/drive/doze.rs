@@ -20,7 +20,7 @@ const LATE: u64 = 1_000_000;
 /// A program that polls continuously posts or makes a pass at least this often, in nanoseconds: between two passes it
 /// handles a message and sends the reply, such as an MPI rank that copies and adds up 32 KiB, and may be preempted by the
 /// device thread of another process. Packets that the thread finds earlier would have been found by the program as well.
-pub(super) const GAP: u64 = 60_000;
+pub(crate) const GAP: u64 = 60_000;
 
 /// The evidence that a program polls too rarely: a check that finds packets counts for more than one that finds none,
 /// because the peer may be waiting for this process. With [`ENOUGH`] the thread watches the sockets.
@@ -38,24 +38,24 @@ const IDLE_LOOKS: u32 = 20;
 
 /// What the device thread found when it woke up.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(crate) struct Look {
     /// Packets were waiting in a socket.
-    pub(super) received: bool,
+    pub(crate) received: bool,
     /// And no program had polled for [`GAP`].
-    pub(super) found: bool,
+    pub(crate) found: bool,
     /// It was woken by a packet.
-    pub(super) packet: bool,
+    pub(crate) packet: bool,
     /// How late it woke up, in nanoseconds.
-    pub(super) late: u64,
+    pub(crate) late: u64,
     /// A program polled or waited since the last check, or owns the device now.
-    pub(super) polled: bool,
+    pub(crate) polled: bool,
     /// A thread waits for packets now.
-    pub(super) led: bool,
+    pub(crate) led: bool,
 }
 
 /// Decides how the thread sleeps next.
 #[derive(Debug)]
-pub(super) struct Doze {
+pub(crate) struct Doze {
     mode: Mode,
     look: u64,
     /// The factor by which the interval is stretched.
@@ -69,11 +69,11 @@ pub(super) struct Doze {
 }
 
 impl Doze {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { mode: Mode::Watching, look: MIN_LOOK, stretch: 1, evidence: 0, wakeups: 0, idle: 0 }
     }
 
-    pub(super) fn next(&mut self, look: Look) -> Mode {
+    pub(crate) fn next(&mut self, look: Look) -> Mode {
         let was = self.mode;
         self.stretch = match look.late > LATE {
             true => (2 * self.stretch).min(MAX_STRETCH),
@@ -124,7 +124,7 @@ impl Doze {
     }
 
     /// When the thread checks again if it dozes.
-    pub(super) fn deadline(&self, now: u64) -> u64 {
+    pub(crate) fn deadline(&self, now: u64) -> u64 {
         now + self.look * self.stretch
     }
 }

@@ -9,7 +9,7 @@
 const MAX_PAUSE: u32 = 256;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Deferral {
+pub(crate) struct Deferral {
     /// Messages to acknowledge at once before the next ACK may wait.
     pause: u32,
     /// The length of the last pause.
@@ -18,22 +18,22 @@ pub(super) struct Deferral {
 
 impl Deferral {
     /// Whether the ACKs of this pass may be deferred.
-    pub(super) fn allows(&self) -> bool {
+    pub(crate) fn allows(&self) -> bool {
         self.pause == 0
     }
 
     /// Called when the ACKs of a pass that completed something were sent at once.
-    pub(super) fn sent_at_once(&mut self) {
+    pub(crate) fn sent_at_once(&mut self) {
         self.pause = self.pause.saturating_sub(1);
     }
 
     /// Called when the program makes its next call while ACKs are deferred.
-    pub(super) fn in_time(&mut self) {
+    pub(crate) fn in_time(&mut self) {
         self.last_pause = self.last_pause.saturating_sub(1);
     }
 
     /// Called when the device thread had to send deferred ACKs.
-    pub(super) fn late(&mut self) {
+    pub(crate) fn late(&mut self) {
         self.last_pause = (self.last_pause * 2).clamp(1, MAX_PAUSE);
         self.pause = self.last_pause;
     }

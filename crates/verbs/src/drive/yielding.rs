@@ -24,7 +24,7 @@ const CROWDED: u64 = 10_000_000;
 const PAUSE: u64 = 3_000_000;
 
 #[derive(Debug, Default)]
-pub(super) struct Yielding {
+pub(crate) struct Yielding {
     /// The time before which no thread yields.
     next: AtomicU64,
     /// How long the last yield took if another thread ran, until the next poll; otherwise 0.
@@ -36,7 +36,7 @@ pub(super) struct Yielding {
 impl Yielding {
     /// A poll made a pass. `idle`: how long there has been nothing to do, in nanoseconds; 0 if the pass had work. Returns
     /// whether the thread should yield.
-    pub(super) fn polled(&self, now: u64, idle: u64) -> bool {
+    pub(crate) fn polled(&self, now: u64, idle: u64) -> bool {
         let took = self.took.load(Ordering::Relaxed);
         if took > 0 {
             self.took.store(0, Ordering::Relaxed);
@@ -51,7 +51,7 @@ impl Yielding {
     }
 
     /// The thread yielded, and runs again.
-    pub(super) fn resumed(&self, before: u64, now: u64) {
+    pub(crate) fn resumed(&self, before: u64, now: u64) {
         let took = now.saturating_sub(before);
         if took > YIELDED {
             self.took.store(took, Ordering::Relaxed);
