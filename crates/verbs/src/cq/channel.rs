@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use ferroce_sys::{Event, Interest, Poller, clock};
 
-use crate::drive::spin::Spin;
+use crate::drive::Spin;
 use crate::engine::{Adapter, Leading, ShardSet};
 use crate::error::{SystemError, WaitError};
 use crate::sync::lock;

@@ -10,17 +10,17 @@ use ferroce_sync::Mode;
 
 /// The bounds of the dozing interval, in nanoseconds. The interval doubles whenever the thread finds nothing to do.
 const MIN_LOOK: u64 = 20_000;
-const MAX_LOOK: u64 = 500_000;
+pub(super) const MAX_LOOK: u64 = 500_000;
 
 /// With more polling threads than cores, the thread wakes up late. Frequent checks would only take time from the
 /// others, so the interval is stretched while that lasts, up to this factor. Late: by more than this many nanoseconds.
-const MAX_STRETCH: u64 = 32;
-const LATE: u64 = 1_000_000;
+pub(super) const MAX_STRETCH: u64 = 32;
+pub(super) const LATE: u64 = 1_000_000;
 
 /// A program that polls continuously posts or makes a pass at least this often, in nanoseconds: between two passes it
 /// handles a message and sends the reply, such as an MPI rank that copies and adds up 32 KiB, and may be preempted by the
 /// device thread of another process. Packets that the thread finds earlier would have been found by the program as well.
-pub(crate) const GAP: u64 = 60_000;
+pub(super) const GAP: u64 = 60_000;
 
 /// The evidence that a program polls too rarely: a check that finds packets counts for more than one that finds none,
 /// because the peer may be waiting for this process. With [`ENOUGH`] the thread watches the sockets.

@@ -1,13 +1,22 @@
-//! Who makes a pass and when: the policies, without threads and clocks. The engine tells them the time and what was found.
+//! Who makes a pass and when: the policy, without threads and clocks. The engine tells it the time and what was found.
 //!
-//! | file | policy |
-//! |---|---|
-//! | `deferral` | whether ACKs may wait for the program's next call |
-//! | `doze` | how the device thread shares the sockets with threads that poll or wait |
-//! | `spin` | whether a thread that waits spins before it sleeps |
-//! | `yielding` | when a thread that polls in vain gives its core to other threads |
+//! Threads make passes in this order of preference:
+//!
+//! | thread | makes a pass | file |
+//! |---|---|---|
+//! | one that posts | at once; ACKs of received packets may wait for it | `deferral` |
+//! | one that polls | if no poll just found nothing; then it may give its core to others | `polling`, `yielding` |
+//! | one that waits | before it sleeps, and again while packets are likely to come soon | `spin` |
+//! | the device thread | when packets, timers or other threads wake it; rarely while others make them | `device_thread`, `doze` |
 
-pub(crate) mod deferral;
-pub(crate) mod doze;
-pub(crate) mod spin;
-pub(crate) mod yielding;
+mod deferral;
+mod device_thread;
+mod doze;
+mod polling;
+mod spin;
+mod yielding;
+
+pub(crate) use deferral::Deferral;
+pub(crate) use device_thread::{DeviceThread, Due, Pass, Programs, Sleep};
+pub(crate) use polling::Polling;
+pub(crate) use spin::Spin;

@@ -23,7 +23,7 @@ use super::shards::Handle;
 use super::tables::{Objects, Tables};
 use super::thread;
 use crate::device::Device;
-use crate::drive::yielding::Yielding;
+use crate::drive::Polling;
 use crate::error::OpenError;
 use crate::event::Events;
 use crate::options::Options;
@@ -58,11 +58,7 @@ pub(crate) struct Adapter {
     pub(super) waiting: AtomicU32,
     /// Completed passes over all receive sockets.
     pub(super) rx_passes: AtomicU64,
-    /// The CQ that was polled last; when a program last polled or posted, and when a poll last found nothing to do.
-    pub(super) last_poller: AtomicU64,
-    pub(super) last_call: AtomicU64,
-    pub(super) last_empty_pass: AtomicU64,
-    pub(super) yielding: Yielding,
+    pub(super) polling: Polling,
     pub(crate) signals: Signals<Event>,
     pub(super) pause: Pause,
     handle: Mutex<Weak<Handle>>,
@@ -195,10 +191,7 @@ impl Adapter {
             forwarding: Forwarding::default(),
             waiting: AtomicU32::new(0),
             rx_passes: AtomicU64::new(0),
-            last_poller: AtomicU64::new(0),
-            last_call: AtomicU64::new(0),
-            last_empty_pass: AtomicU64::new(0),
-            yielding: Yielding::default(),
+            polling: Polling::default(),
             signals: Signals::new(Event::new()?),
             pause: Pause::default(),
             handle: Mutex::default(),

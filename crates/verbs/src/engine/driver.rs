@@ -23,7 +23,7 @@ use super::queue_pair::{Core, Inner, Loss};
 use super::rings::RingState;
 use super::rx::{Links, Rx};
 use super::tx::{TurnEnd, TxBatch};
-use crate::drive::deferral::Deferral;
+use crate::drive::Deferral;
 use crate::event::EventKind;
 use crate::faults::Faults;
 
@@ -44,9 +44,6 @@ const PACKETS_PER_PASS: usize = 256;
 
 /// Packets that a posting thread sends in one call. It does not receive, so more would only wait for ACKs.
 const PACKETS_PER_POST: usize = 1024;
-
-/// Polls of different CQs within this many nanoseconds count as one.
-const SAME_POLL: u64 = 1_000;
 
 /// Passes that a polling thread makes while there is more to send than one pass sends.
 const MAX_PASSES_PER_POLL: usize = 4;
@@ -411,7 +408,7 @@ impl Adapter {
             if pass.may_transmit(self) {
                 pass.transmit_all(self, now, PACKETS_PER_POST);
             }
-            self.last_call.store(now.as_nanos(), Ordering::Relaxed);
+            self.polling.called(now.as_nanos());
             if pass.has_backlog() {
                 break;
             }
@@ -441,15 +438,9 @@ impl Adapter {
         if !sleeps {
             self.signals.polled();
         }
-        // A program with several CQs polls them in turn: one pass serves all.
-        if self.last_poller.load(Ordering::Relaxed) != cq {
-            let last = self.last_empty_pass.load(Ordering::Relaxed);
-            if last != 0 && clock::now().saturating_sub(last) < SAME_POLL {
-                return;
-            }
-            self.last_poller.store(cq, Ordering::Relaxed);
+        if self.polling.makes_pass(cq, clock::now) {
+            self.make_pass();
         }
-        self.make_pass();
     }
 
     /// Makes a pass for a spinning thread: it will make another soon, so the device thread may leave the sockets to it.
@@ -476,20 +467,17 @@ impl Adapter {
                 break;
             }
         }
-        self.last_call.store(pass.now.as_nanos(), Ordering::Relaxed);
-        let empty_at = if busy { 0 } else { pass.now.as_nanos() };
-        self.last_empty_pass.store(empty_at, Ordering::Relaxed);
         if busy {
             pass.busy_at = pass.now;
         }
         let idle = pass.now.since(pass.busy_at).as_nanos() as u64;
-        let yields = self.yielding.polled(pass.now.as_nanos(), idle);
+        let yields = self.polling.passed(pass.now.as_nanos(), busy, idle);
         if !pass.has_backlog() {
             let Some((next, requests)) = pass.release() else {
                 if yields {
                     let before = clock::now();
                     std::thread::yield_now();
-                    self.yielding.resumed(before, clock::now());
+                    self.polling.resumed(before, clock::now());
                 }
                 return false;
             };

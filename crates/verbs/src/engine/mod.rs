@@ -25,6 +25,7 @@
 //! | `steering` | updating the kernel's table of which process receives which packet |
 //! | `unreachable` | peers whose UDP port is closed |
 //! | `thread` | the device thread: progress while no program polls |
+//! | `watches` | the descriptors that the device thread waits for |
 //! | `wait` | waiting for packets in the thread that waits for their completions |
 //! | `pause` | halting the device thread, to count instructions |
 //! | `counters` | the counters of a device, published for other processes |
@@ -62,6 +63,7 @@ mod thread;
 mod tx;
 mod unreachable;
 mod wait;
+mod watches;
 
 pub(crate) use adapter::{Adapter, now};
 pub(crate) use counters::Counters;

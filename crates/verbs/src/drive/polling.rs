@@ -1,0 +1,115 @@
+//! What a poll does: whether it makes a pass, and whether its thread then gives its core to others.
+//!
+//! All threads that poll or post share this. It holds hints: an old value costs time and nothing else.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::yielding::Yielding;
+
+/// Polls of different CQs within this many nanoseconds count as one.
+const SAME_POLL: u64 = 1_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Polling {
+    /// The ID of the CQ that was polled last.
+    last_queue: AtomicU64,
+    /// When a program last polled or posted.
+    last_call: AtomicU64,
+    /// When a poll last found nothing to do; 0 if the last one found something.
+    last_empty: AtomicU64,
+    yielding: Yielding,
+}
+
+impl Polling {
+    /// Whether a poll of this CQ makes a pass. A program with several CQs polls them in turn: one pass serves all.
+    #[inline]
+    pub(crate) fn makes_pass(&self, queue: u64, now: impl FnOnce() -> u64) -> bool {
+        if self.last_queue.load(Ordering::Relaxed) != queue {
+            let last = self.last_empty.load(Ordering::Relaxed);
+            if last != 0 && now().saturating_sub(last) < SAME_POLL {
+                return false;
+            }
+            self.last_queue.store(queue, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// The program made a call that drives the device.
+    #[inline]
+    pub(crate) fn called(&self, now: u64) {
+        self.last_call.store(now, Ordering::Relaxed);
+    }
+
+    /// How long ago the last such call was.
+    pub(crate) fn idle(&self, now: u64) -> u64 {
+        now.saturating_sub(self.last_call.load(Ordering::Relaxed))
+    }
+
+    /// The passes of a poll found something, or nothing since this many nanoseconds. Returns whether the thread yields, if
+    /// nothing is left to do.
+    #[inline]
+    pub(crate) fn passed(&self, now: u64, busy: bool, idle: u64) -> bool {
+        self.called(now);
+        self.last_empty.store(if busy { 0 } else { now }, Ordering::Relaxed);
+        self.yielding.polled(now, idle)
+    }
+
+    /// The thread yielded, and runs again.
+    pub(crate) fn resumed(&self, before: u64, now: u64) {
+        self.yielding.resumed(before, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const START: u64 = 1_000_000_000;
+
+    #[test]
+    fn one_pass_serves_queues_that_are_polled_in_turn() {
+        let polling = Polling::default();
+        assert!(polling.makes_pass(1, || START));
+        polling.passed(START, false, 1);
+        assert!(!polling.makes_pass(2, || START + SAME_POLL - 1));
+        assert!(polling.makes_pass(1, || START + SAME_POLL - 1), "the first one again");
+        assert!(polling.makes_pass(2, || START + SAME_POLL));
+    }
+
+    #[test]
+    fn a_poll_that_found_something_is_followed_by_a_pass() {
+        let polling = Polling::default();
+        assert!(polling.makes_pass(1, || START));
+        polling.passed(START, true, 0);
+        assert!(polling.makes_pass(2, || START + 1));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::with_cases(200)
+        })]
+
+        /// However a program polls its CQs, passes are missing for no longer than [`SAME_POLL`], and one CQ is always served.
+        #[test]
+        fn passes_are_skipped_for_a_moment_only(
+            polls in prop::collection::vec((1..4_u64, 1..3000_u64, any::<bool>()), 1..200),
+        ) {
+            let polling = Polling::default();
+            let (mut now, mut last_pass, mut last_queue) = (START, START, 0);
+            for (queue, after, busy) in polls {
+                now += after;
+                if polling.makes_pass(queue, || now) {
+                    polling.passed(now, busy, u64::from(!busy));
+                    (last_pass, last_queue) = (now, queue);
+                    prop_assert_eq!(polling.idle(now), 0);
+                } else {
+                    prop_assert!(now - last_pass < SAME_POLL);
+                    prop_assert_ne!(queue, last_queue);
+                }
+            }
+        }
+    }
+}
