@@ -1,7 +1,8 @@
 //! BTH opcodes: operation, extension headers and position in the message (IBA 9.2.1, table 38).
 //!
 //! The table is total over all 256 values: [`Opcode::info`] describes those defined by the specification and returns
-//! `None` for reserved and manufacturer-specific ones. No other code in Ferroce interprets opcodes.
+//! `None` for reserved and manufacturer-specific ones. No other code in Ferroce takes the bits of an opcode apart: it
+//! asks for its info, or compares it with the constants.
 
 use core::fmt;
 
@@ -201,6 +202,11 @@ pub struct OpcodeInfo {
 }
 
 impl Opcode {
+    /// The opcode of an RC packet over XRC (IBA A14: the operations are the same).
+    pub const fn over_xrc(self) -> Self {
+        Self(self.0 | 0xa0)
+    }
+
     /// The description of this opcode; `None` if the specification does not define it.
     #[inline]
     pub fn info(self) -> Option<&'static OpcodeInfo> {

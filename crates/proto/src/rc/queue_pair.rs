@@ -49,11 +49,11 @@ impl Role {
         }
     }
 
-    /// Converts an RC opcode to this transport (IBA A14: the operations are the same).
+    /// Converts an RC opcode to this transport.
     pub(super) const fn opcode(self, opcode: Opcode) -> Opcode {
         match self {
             Self::Both => opcode,
-            Self::Initiator | Self::Target(_) => Opcode(opcode.0 | 0xa0),
+            Self::Initiator | Self::Target(_) => opcode.over_xrc(),
         }
     }
 }
