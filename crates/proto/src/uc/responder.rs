@@ -124,6 +124,10 @@ impl Responder {
                 if info.position.opens() { InboundMessage::None } else { InboundMessage::Dropped };
         }
         self.expected = packet.bth.psn.add(1);
+        // A message in progress is dropped when another one starts. A SEND takes its request again, a WRITE needs none.
+        if let Some(request) = self.receive.take_if(|_| info.position.opens()) {
+            receives.put_back(request);
+        }
         let verdict = self
             .check_sequence(packet, info)
             .and_then(|()| check_permission(packet, info, config))

@@ -150,6 +150,20 @@ fn a_dropped_message_returns_its_receive() {
     assert_eq!(with_lost(&[2, 3, 4, 5]).0, []);
 }
 
+/// A WRITE needs no receive request: from an SRQ, another QP may take it.
+#[test]
+fn a_message_that_a_write_ends_returns_its_receive() {
+    let mut pair = Pair::new(1, 256);
+    pair.post_receive(10, REMOTE_OFFSET, 2000);
+    pair.post(send(1, 1000));
+    pair.post(write(2, 1000, None));
+    let packets = pair.packets();
+    pair.deliver(&packets[..1]);
+    assert_eq!(pair.to.receives.len(), 0, "the SEND holds it");
+    pair.deliver(&packets[4..5]);
+    assert_eq!(pair.to.receives.len(), 1, "the WRITE does not");
+}
+
 #[test]
 fn ignores_late_and_duplicate_packets() {
     let mut pair = Pair::new(1, 256);
