@@ -479,6 +479,8 @@ impl QueuePair {
 
     fn enter_error(&mut self, fault: Fault) {
         self.fault = Some(fault);
+        // In ERR there are no timers: what is queued is sent at once.
+        self.responses_paced_until = None;
         self.requester.released = self.send_done.len();
         self.requester.flush(&mut self.send_done);
         self.requester.withhold(&mut self.send_done);

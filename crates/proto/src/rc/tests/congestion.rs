@@ -8,7 +8,9 @@ use ferroce_wire::transport::Bth;
 
 use super::helpers::{REMOTE_OFFSET, deliver, opcodes, read, remote, request, statuses, write};
 use super::pair::{Faults, Pair};
+use crate::budget::Pending;
 use crate::congestion::{Congestion, DcqcnParameters, NotificationPacer, cost};
+use crate::qp::Fault;
 use crate::work::{Operation, SendRequest, Status};
 
 fn dcqcn(seed: u64, faults: Faults) -> Pair {
@@ -106,6 +108,28 @@ fn a_window_paces_read_responses_after_a_cnp() {
     }
     assert!((1..100).contains(&sent), "{sent} of 489 packets at once");
     assert!(responder.qp.poll_timeout().unwrap() > pair.now);
+}
+
+#[test]
+fn a_nak_does_not_wait_behind_paced_responses() {
+    let mut pair = Pair::with(1, Faults::default(), 1024, |config| {
+        config.congestion = Congestion::Window(usize::MAX / 2);
+        config.timeout = None;
+    });
+    pair.hosts[0].qp.post_send(read(1, 500_000)).unwrap();
+    pair.drain();
+    assert!(pair.step(), "the request arrives");
+    let bth = Bth { opcode: Opcode::CNP, becn: true, ..Bth::default() };
+    deliver(&mut pair, 1, bth, ExtensionHeaders::default(), &[0; 16]);
+    while pair.hosts[1].poll(pair.now).is_some() {}
+    assert_eq!(pair.hosts[1].qp.pending(), Pending::Nothing, "the responses are paced");
+    // A MIDDLE without a message in progress.
+    let psn = pair.hosts[1].qp.progress().receive_psn;
+    let bth = Bth { opcode: Opcode::RC_SEND_MIDDLE, psn, ..Bth::default() };
+    deliver(&mut pair, 1, bth, ExtensionHeaders::default(), &[0; 1024]);
+    let responder = &pair.hosts[1].qp;
+    assert_eq!(responder.fault(), Some(Fault::Responder));
+    assert_eq!(responder.pending(), Pending::Urgent);
 }
 
 #[test]
