@@ -1,6 +1,9 @@
 //! Parts common to the services without acknowledgements, UC and UD: the send queue, the completions, and the SQE and
 //! ERR states.
 
+#[cfg(debug_assertions)]
+mod invariants;
+
 use alloc::collections::VecDeque;
 
 use ferroce_wire::number::Psn;

@@ -23,18 +23,7 @@ impl<R: Copy> Endpoint<R> {
             self.abandoned = self.abandoned.saturating_sub(1);
         }
         self.sync_state();
-        #[cfg(debug_assertions)]
-        self.check_withheld();
-    }
-
-    #[cfg(debug_assertions)]
-    fn check_withheld(&self) {
-        match &self.transport {
-            Transport::Reliable(queue_pair) => queue_pair.check_withheld(),
-            Transport::Unreliable(queue_pair) => queue_pair.check_withheld(),
-            Transport::Datagram(queue_pair) => queue_pair.check_withheld(),
-            Transport::None => {}
-        }
+        self.check_invariants();
     }
 
     /// The next packet that was held while memory was written, if it can be handled now. It is to be passed to

@@ -6,8 +6,11 @@
 //! | `modify` | Modify QP: state and attributes, applied to the transport |
 //! | `finish` | the end of accesses to memory that take time |
 //! | `traffic` | packets, posts and completions |
+//! | `invariants` | what is true in each state, after every event |
 
 mod finish;
+#[cfg(debug_assertions)]
+mod invariants;
 mod modify;
 mod traffic;
 
@@ -100,6 +103,8 @@ pub struct Endpoint<R> {
     abandoned: usize,
     /// Counts that the transport does not keep itself.
     counters: Uncollected,
+    #[cfg(debug_assertions)]
+    ledger: invariants::Ledger,
 }
 
 /// The transport, once connected. A UD QP has it from the start, for its multicast groups.
@@ -123,12 +128,22 @@ impl<R: Copy> Endpoint<R> {
             established: false,
             abandoned: 0,
             counters: Uncollected::default(),
+            #[cfg(debug_assertions)]
+            ledger: invariants::Ledger::default(),
             settings,
         };
         if endpoint.settings.service == ServiceType::UnreliableDatagram {
             endpoint.transport = Transport::Datagram(ud::QueuePair::new(endpoint.datagrams()));
         }
         endpoint
+    }
+
+    /// Panics if the QP violates a rule of the specification or of its own design. Debug builds call this after every
+    /// event, release builds check nothing.
+    #[inline]
+    pub fn check_invariants(&self) {
+        #[cfg(debug_assertions)]
+        self.check_each();
     }
 
     /// The properties fixed at creation.

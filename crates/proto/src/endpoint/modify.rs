@@ -17,9 +17,14 @@ impl<R: Copy> Endpoint<R> {
         self.sync_state();
         let from = self.state();
         let to = self.machine.modify(change)?;
+        self.apply(from, to, change);
+        self.check_invariants();
+        Ok(to)
+    }
+
+    fn apply(&mut self, from: State, to: State, change: &QueuePairAttributes) {
         if to == State::Reset {
-            self.reset();
-            return Ok(to);
+            return self.reset();
         }
         self.attributes.absorb(change);
         match (from, to) {
@@ -55,7 +60,6 @@ impl<R: Copy> Endpoint<R> {
             }
             _ => self.reconfigure(),
         }
-        Ok(to)
     }
 
     /// Handles an error that belongs to no work request, such as a CQ overrun (IBA 11.6.3.2).
@@ -67,6 +71,7 @@ impl<R: Copy> Endpoint<R> {
             self.events.push_back(super::Event::Fatal);
             self.on_error_entered(from);
         }
+        self.check_invariants();
     }
 
     /// Flushes all requests (IBA 10.3.1.7).
@@ -89,6 +94,10 @@ impl<R: Copy> Endpoint<R> {
         self.attributes = QueuePairAttributes::default();
         self.events.clear();
         self.established = false;
+        #[cfg(debug_assertions)]
+        {
+            self.ledger = super::invariants::Ledger::default();
+        }
         match &mut self.transport {
             Transport::Datagram(queue_pair) => queue_pair.reset(),
             transport => *transport = Transport::None,

@@ -53,21 +53,38 @@ impl<R: Copy> Endpoint<R> {
     pub fn post_send(&mut self, mut request: SendRequest) -> Result<(), PostError> {
         self.permits_send()?;
         request.signaled |= self.settings.signal_all;
-        match &mut self.transport {
+        let signaled = request.signaled;
+        let posted = match &mut self.transport {
             Transport::Reliable(queue_pair) => queue_pair.post_send(request),
             Transport::Unreliable(queue_pair) => queue_pair.post_send(request),
             Transport::Datagram(_) | Transport::None => Err(PostError::Address),
-        }
+        };
+        self.note_post(signaled, &posted);
+        posted
     }
 
     /// Posts a send request of a UD QP.
     pub fn post_datagram(&mut self, mut request: ud::SendRequest<R>) -> Result<(), PostError> {
         self.permits_send()?;
         request.signaled |= self.settings.signal_all;
-        match &mut self.transport {
+        let signaled = request.signaled;
+        let posted = match &mut self.transport {
             Transport::Datagram(queue_pair) => queue_pair.post_send(request),
             _ => Err(PostError::Address),
+        };
+        self.note_post(signaled, &posted);
+        posted
+    }
+
+    /// Counts a request for [`Endpoint::check_invariants`].
+    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), allow(unused_variables))]
+    fn note_post(&mut self, signaled: bool, posted: &Result<(), PostError>) {
+        #[cfg(debug_assertions)]
+        if posted.is_ok() {
+            self.ledger.post(signaled);
         }
+        self.check_invariants();
     }
 
     #[inline]
@@ -92,6 +109,21 @@ impl<R: Copy> Endpoint<R> {
     /// XRC packet names, if it exists.
     #[inline]
     pub fn handle_packet(
+        &mut self,
+        inbound: &InboundPacket<'_>,
+        mut receives: Option<&mut ReceiveQueue>,
+        memory: &mut impl Memory,
+    ) {
+        #[cfg(debug_assertions)]
+        let posted = self.count_receives(receives.as_deref());
+        self.accept_packet(inbound, receives.as_deref_mut(), memory);
+        #[cfg(debug_assertions)]
+        self.check_receives(posted, receives.as_deref());
+        self.check_invariants();
+    }
+
+    #[inline]
+    fn accept_packet(
         &mut self,
         inbound: &InboundPacket<'_>,
         receives: Option<&mut ReceiveQueue>,
@@ -145,12 +177,14 @@ impl<R: Copy> Endpoint<R> {
         receives: Option<&mut ReceiveQueue>,
         memory: &mut impl Memory,
     ) -> bool {
-        match &mut self.transport {
+        let handled = match &mut self.transport {
             Transport::Reliable(queue_pair) if self.machine.state() == State::ReadyToSend => {
                 queue_pair.handle_message(message, packets, receives, memory)
             }
             _ => false,
-        }
+        };
+        self.check_invariants();
+        handled
     }
 
     /// Handles an ACK of RC as [`Endpoint::handle_packet`] does, if it is positive and acknowledges new packets. False, and
@@ -164,6 +198,7 @@ impl<R: Copy> Endpoint<R> {
             _ => false,
         };
         self.sync_state();
+        self.check_invariants();
         handled
     }
 
@@ -173,6 +208,7 @@ impl<R: Copy> Endpoint<R> {
             queue_pair.handle_timeout(now);
             self.sync_state();
         }
+        self.check_invariants();
     }
 
     /// Handles an ICMP "port unreachable" for the packet with this PSN. RC treats it as a timeout, so repeated
@@ -182,6 +218,7 @@ impl<R: Copy> Endpoint<R> {
             queue_pair.handle_unreachable(now, psn);
             self.sync_state();
         }
+        self.check_invariants();
     }
 
     /// Sets whether the link to the peer loses no packets. Until the next change of state.
@@ -213,6 +250,7 @@ impl<R: Copy> Endpoint<R> {
         if let Transport::Reliable(queue_pair) = &mut self.transport {
             queue_pair.handle_delay(now);
         }
+        self.check_invariants();
     }
 
     /// Nothing reaches the peer any more. RC treats it as a timeout of what is in flight, so repeated reports use up the
@@ -222,6 +260,7 @@ impl<R: Copy> Endpoint<R> {
             queue_pair.handle_link_down(now);
             self.sync_state();
         }
+        self.check_invariants();
     }
 
     /// The payload of the packet with this PSN could not be read, for a [reason](Transmit::explain): of a send request
@@ -234,6 +273,7 @@ impl<R: Copy> Endpoint<R> {
             Transport::None => {}
         }
         self.sync_state();
+        self.check_invariants();
     }
 
     /// The next packet to send. A request of RC or XRC is sent only if its cost fits into `budget`, and is subtracted
@@ -245,6 +285,8 @@ impl<R: Copy> Endpoint<R> {
         budget: &mut Budget,
         memory: &mut impl Memory,
     ) -> Option<OutboundPacket<'_, R>> {
+        // After the previous packet, which borrowed the QP.
+        self.check_invariants();
         // In SQD no request is started (IBA 10.3.1.5); RC implements this itself.
         let machine = &self.machine;
         let starts = || machine.permits(Action::StartSend).is_allowed();
@@ -279,6 +321,7 @@ impl<R: Copy> Endpoint<R> {
     /// nothing: [`Endpoint::poll_transmit`] decides.
     #[inline]
     pub fn take_whole(&mut self, now: Instant) -> Option<Whole<'_>> {
+        self.check_invariants();
         match &mut self.transport {
             Transport::Reliable(queue_pair) => queue_pair.take_whole(now),
             _ => None,
@@ -377,12 +420,15 @@ impl<R: Copy> Endpoint<R> {
 
     /// The next completion of the send queue.
     pub fn poll_send_completion(&mut self) -> Option<Completion> {
-        match &mut self.transport {
+        let completion = match &mut self.transport {
             Transport::Reliable(queue_pair) => queue_pair.poll_send_completion(),
             Transport::Unreliable(queue_pair) => queue_pair.poll_send_completion(),
             Transport::Datagram(queue_pair) => queue_pair.poll_send_completion(),
             Transport::None => None,
-        }
+        };
+        #[cfg(debug_assertions)]
+        self.ledger.complete(completion.as_ref());
+        completion
     }
 
     /// The next completion of the receive queue.

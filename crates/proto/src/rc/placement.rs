@@ -35,6 +35,13 @@ pub(super) struct Failed {
     skips_next: bool,
 }
 
+#[cfg(debug_assertions)]
+impl Failed {
+    pub(super) fn skips_next(self) -> bool {
+        self.skips_next
+    }
+}
+
 impl Requester {
     /// Whether a response to a request before this one is being written.
     #[cold]

@@ -9,6 +9,9 @@
 //! IBA 9.4.4). This keeps the responses in flight within the window: otherwise a peer that sends at full speed would
 //! overrun the socket's receive buffer.
 
+#[cfg(debug_assertions)]
+mod invariants;
+
 use alloc::collections::VecDeque;
 use core::time::Duration;
 

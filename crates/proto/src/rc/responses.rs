@@ -1,5 +1,8 @@
 //! Queued responses, in the order of their requests, and the executed requests that may be duplicated.
 
+#[cfg(debug_assertions)]
+mod invariants;
+
 use alloc::collections::VecDeque;
 
 use ferroce_wire::number::{Msn, VirtualAddress, Word};

@@ -58,6 +58,12 @@ impl RoundTrip {
         self.ambiguous = Some(newest);
     }
 
+    /// The position after the packet that is measured.
+    #[cfg(debug_assertions)]
+    pub(super) fn measured(&self) -> Option<Sequence> {
+        self.measured.map(|(end, _)| end)
+    }
+
     fn add(&mut self, sample: u64) {
         // A sample of minutes is not a round trip, and would overflow below.
         let sample = sample.min(1 << 40);

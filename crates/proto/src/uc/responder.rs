@@ -3,6 +3,9 @@
 //!
 //! PSN → opcode sequence → QP permissions → resources → length → rkey, bounds, access → execution.
 
+#[cfg(debug_assertions)]
+mod invariants;
+
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 

@@ -1,5 +1,8 @@
 //! A UD queue pair: requester and responder.
 
+#[cfg(debug_assertions)]
+mod invariants;
+
 use alloc::vec::Vec;
 
 use ferroce_wire::address::Gid;
@@ -128,6 +131,13 @@ impl<R: Copy> QueuePair<R> {
         self.queues.send.len()
     }
 
+    /// Panics if the QP violates a rule of the specification or of its own design. Release builds check nothing.
+    #[inline]
+    pub fn check_invariants(&self) {
+        #[cfg(debug_assertions)]
+        self.check_each();
+    }
+
     /// How far it is.
     pub(crate) fn progress(&self) -> Progress {
         Progress {
@@ -208,12 +218,6 @@ impl<R: Copy> QueuePair<R> {
     /// Number of accesses to memory that have begun and not finished.
     pub fn unfinished(&self) -> usize {
         self.responder.withheld.unfinished()
-    }
-
-    /// Panics if a completion is withheld that waits for nothing.
-    #[cfg(debug_assertions)]
-    pub(crate) fn check_withheld(&self) {
-        self.responder.withheld.check_invariants();
     }
 
     /// Whether receive completions wait for the end of an access to memory.

@@ -12,10 +12,13 @@
 //! | `execute` | execution and receive completions |
 //! | `duplicates` | duplicate requests |
 //! | `placement` | what waits for the end of an access to memory |
+//! | `invariants` | what is true after every event |
 
 mod checks;
 mod duplicates;
 mod execute;
+#[cfg(debug_assertions)]
+mod invariants;
 mod placement;
 mod whole;
 

@@ -159,6 +159,7 @@ impl Pair {
             let mut buffer = vec![0; 1 << 17];
             loop {
                 let host = &mut self.hosts[side];
+                host.qp.check_invariants();
                 if self.max_run > 1 {
                     host.qp.set_max_run(1 + self.random.below(self.max_run.into()) as u32);
                 }
@@ -180,6 +181,7 @@ impl Pair {
                     Err(_) => host.qp.handle_denied(psn, false, crate::testing::DENIED),
                 }
             }
+            self.hosts[side].qp.check_invariants();
             while let Some(completion) = self.hosts[side].qp.poll_send_completion() {
                 self.check_placed(side, true, completion.id);
                 self.hosts[side].sent.push(completion);
