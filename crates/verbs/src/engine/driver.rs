@@ -111,6 +111,12 @@ impl Driver {
         }
     }
 
+    /// Panics if the device core contradicts itself. To be called between passes.
+    fn check_invariants(&self) {
+        self.schedule.check_invariants();
+        self.credit.check_invariants();
+    }
+
     /// Removes a destroyed QP.
     pub(super) fn forget(&mut self, adapter: &Adapter, core: &Arc<Core>) {
         let mut inner = core.inner.lock();
@@ -248,6 +254,10 @@ impl<'a> Pass<'a> {
     /// Publishes when the device needs its next pass, for the device thread.
     fn publish(&self) {
         let driver: &Driver = self;
+        debug_assert!({
+            driver.check_invariants();
+            true
+        });
         let signals = &self.adapter.signals;
         let blocked = driver.tx.blocked_route();
         signals.set_blocked(blocked.map(|route| (route.link, route.sender)));

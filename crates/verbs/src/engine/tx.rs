@@ -102,7 +102,7 @@ impl Driver {
         now: Instant,
     ) -> (usize, TurnEnd) {
         // Through a socket before it was connected again, or destroyed within a pass.
-        if (inner.ring.is_some() || inner.destroyed) && inner.membership.holds_credit() {
+        if inner.destroyed || inner.ring.is_some() && inner.membership.holds_credit() {
             self.credit.leave(core, &mut inner.membership, &mut self.schedule);
         }
         if inner.destroyed {
