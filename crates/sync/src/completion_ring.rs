@@ -256,6 +256,7 @@ mod models {
     use loom::thread;
 
     use super::CompletionRing;
+    use crate::models::explore;
 
     /// An application that polls, arms and then sleeps is woken, or has found every entry.
     #[test]
@@ -303,7 +304,7 @@ mod models {
     /// Two polling threads share the entries: each entry goes to one of them, in order.
     #[test]
     fn each_entry_is_taken_once() {
-        loom::model(|| {
+        explore(|| {
             let ring = Arc::new(CompletionRing::new(4, ()));
             ring.push(1, false).unwrap();
             let engine = {
@@ -329,6 +330,34 @@ mod models {
             ring.take(4, |entry| found.push(entry));
             found.sort_unstable();
             assert_eq!(found, [1, 2]);
+        });
+    }
+
+    /// Two threads wait for the entries of one CQ: each polls, arms and polls again. No entry is left without an event.
+    #[test]
+    fn no_entry_is_slept_through_by_two_threads() {
+        explore(|| {
+            let ring = Arc::new(CompletionRing::new(4, ()));
+            let wait = |ring: &CompletionRing<u32>| {
+                let mut found = 0;
+                found += ring.take(1, |_| {});
+                let at_once = ring.arm(false, |_| false);
+                found += ring.take(1, |_| {});
+                (found, usize::from(at_once))
+            };
+            let other = {
+                let ring = Arc::clone(&ring);
+                thread::spawn(move || wait(&ring))
+            };
+            let engine = {
+                let ring = Arc::clone(&ring);
+                thread::spawn(move || usize::from(ring.push(1, false).unwrap()))
+            };
+            let (found, at_once) = wait(&ring);
+            let (others, others_at_once) = other.join().unwrap();
+            let raised = engine.join().unwrap() + at_once + others_at_once;
+            assert!(found + others + raised > 0, "both sleep, and there is an entry");
+            assert!(raised <= 1, "{raised} events for one entry");
         });
     }
 }

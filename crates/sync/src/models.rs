@@ -129,7 +129,8 @@ fn push(ready: &mut Ready, queue_pair: &Handle) {
     }
 }
 
-fn explore(model: impl Fn() + Sync + Send + 'static) {
+/// Explores all interleavings with up to three preemptions.
+pub(crate) fn explore(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(model);
@@ -147,6 +148,21 @@ fn a_posted_request_is_sent() {
         device.post(&queue_pair);
         other.join().unwrap();
         assert!(device.serves(&queue_pair, 2), "not sent");
+    });
+}
+
+/// Three threads post to two queue pairs.
+#[test]
+fn every_posted_request_is_sent() {
+    explore(|| {
+        let (device, queue_pairs) = (Device::new(), [Handle::default(), Handle::default()]);
+        let others = [0, 1].map(|index: usize| {
+            let (device, queue_pair) = (Arc::clone(&device), Arc::clone(&queue_pairs[index]));
+            thread::spawn(move || device.post(&queue_pair))
+        });
+        device.post(&queue_pairs[0]);
+        others.into_iter().for_each(|other| _ = other.join().unwrap());
+        assert!(device.serves(&queue_pairs[0], 2) && device.serves(&queue_pairs[1], 1), "not sent");
     });
 }
 

@@ -304,6 +304,7 @@ mod models {
     use loom::thread;
 
     use super::*;
+    use crate::models::explore;
 
     /// Two threads exclude each other, and each acquires the lock eventually: no wakeup is lost.
     #[test]
@@ -323,9 +324,7 @@ mod models {
     /// One unlock wakes one of two waiting threads, which then wakes the other.
     #[test]
     fn all_that_wait_are_woken() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
-        model.check(|| {
+        explore(|| {
             let mutex = Arc::new(Mutex::new(0));
             let others = [(); 2].map(|()| {
                 let mutex = Arc::clone(&mutex);
