@@ -3,7 +3,7 @@
 //! The mutex of the standard library is unlocked by an atomic exchange, which returns whether a thread waits. Here a
 //! plain store unlocks, and waiters are counted in a second word: the unlocking thread checks the count after its
 //! store, and a thread that is about to wait checks the lock after it has incremented the count. Both need a fence in
-//! between, and the waiting thread executes the [heavy](crate::asymmetric_fence::heavy) one. A message through shared
+//! between, and the waiting thread executes the [heavy] one. A message through shared
 //! memory takes nine mutexes, all usually uncontended.
 //!
 //! There is no poisoning: the data that these mutexes guard is valid between any two statements.

@@ -12,9 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fe
 /// The time of no timer.
 pub const NEVER: u64 = u64::MAX;
 
-/// How long a thread waits for packets at most before it begins again, in nanoseconds.
-const LEASE: u64 = 1_000_000_000;
-
 /// Makes the device thread run, once it waits.
 pub trait Wake {
     /// Ends the thread's wait, or its next one if it is awake.
@@ -132,18 +129,17 @@ impl<W: Wake> Signals<W> {
         }
     }
 
-    /// Makes the calling thread the one that waits for packets, unless another does, and returns until when. It calls
-    /// [`Signals::stop_leading`] then, or begins again.
-    pub fn lead(&self, now: u64) -> Option<u64> {
+    /// Makes the calling thread the one that waits for packets, up to this time, unless another does. It calls
+    /// [`Signals::stop_leading`] then, or begins again. Returns whether it is the one.
+    pub fn lead(&self, now: u64, until: u64) -> bool {
         let led_until = self.led_until.load(Ordering::Relaxed);
-        let until = now + LEASE;
-        if led_until > now {
-            return None;
-        }
         let order = (Ordering::AcqRel, Ordering::Relaxed);
-        self.led_until.compare_exchange(led_until, until, order.0, order.1).ok()?;
-        self.waits.fetch_add(1, Ordering::Relaxed);
-        Some(until)
+        let leads = led_until <= now
+            && self.led_until.compare_exchange(led_until, until, order.0, order.1).is_ok();
+        if leads {
+            self.waits.fetch_add(1, Ordering::Relaxed);
+        }
+        leads
     }
 
     /// The calling thread no longer waits for packets.
@@ -301,13 +297,13 @@ mod models {
         });
     }
 
-    const LED: u64 = LEASE;
+    const LED: u64 = 1000;
 
     /// The device thread leaves the sockets to a thread that waits, and that thread stops.
     #[test]
     fn somebody_watches_when_a_waiting_thread_stops() {
         model(
-            |signals| assert_eq!(signals.lead(0), Some(LED)),
+            |signals| assert!(signals.lead(0, LED)),
             |signals| signals.stop_leading(),
             |signals| {
                 signals.set_mode(Mode::Detached);
@@ -321,10 +317,10 @@ mod models {
     #[test]
     fn a_follower_takes_over() {
         model(
-            |signals| assert_eq!(signals.lead(0), Some(LED)),
+            |signals| assert!(signals.lead(0, LED)),
             |signals| {
                 signals.stop_leading();
-                if signals.lead(0).is_some() {
+                if signals.lead(0, LED) {
                     signals.stop_leading();
                 }
             },
@@ -343,9 +339,9 @@ mod models {
             let signals = signals();
             let other = {
                 let signals = Arc::clone(&signals);
-                thread::spawn(move || signals.lead(0).is_some())
+                thread::spawn(move || signals.lead(0, LED))
             };
-            let this = signals.lead(0).is_some();
+            let this = signals.lead(0, LED);
             assert!(this != other.join().unwrap());
         });
     }

@@ -117,6 +117,7 @@ mod shared_receive;
 mod sync;
 mod tap;
 mod time;
+mod tuning;
 mod xrc;
 
 pub use address::AddressHandle;

@@ -5,8 +5,7 @@
 //! the completion of the peer's request. So after a program was late, its ACKs are sent at once for a while, longer the
 //! more often it was late.
 
-/// The maximum number of messages that are acknowledged at once after the program was late.
-const MAX_PAUSE: u32 = 256;
+use crate::tuning::deferral::MAX_PAUSE;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Deferral {

@@ -6,8 +6,9 @@ mod tests;
 
 use ferroce_sync::{Mode, NEVER};
 
-use super::doze::{self, Doze, Look};
+use super::doze::{Doze, Look};
 use super::spin::Spin;
+use crate::tuning::doze;
 
 /// What a pass of the device thread found.
 #[derive(Clone, Copy, Debug)]

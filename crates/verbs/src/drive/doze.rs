@@ -8,40 +8,16 @@
 
 use ferroce_sync::Mode;
 
-/// The bounds of the dozing interval, in nanoseconds. The interval doubles whenever the thread finds nothing to do.
-const MIN_LOOK: u64 = 20_000;
-pub(super) const MAX_LOOK: u64 = 500_000;
-
-/// With more polling threads than cores, the thread wakes up late. Frequent checks would only take time from the
-/// others, so the interval is stretched while that lasts, up to this factor. Late: by more than this many nanoseconds.
-pub(super) const MAX_STRETCH: u64 = 32;
-pub(super) const LATE: u64 = 1_000_000;
-
-/// A program that polls continuously posts or makes a pass at least this often, in nanoseconds: between two passes it
-/// handles a message and sends the reply, such as an MPI rank that copies and adds up 32 KiB, and may be preempted by the
-/// device thread of another process. Packets that the thread finds earlier would have been found by the program as well.
-pub(super) const GAP: u64 = 60_000;
-
-/// The evidence that a program polls too rarely: a check that finds packets counts for more than one that finds none,
-/// because the peer may be waiting for this process. With [`ENOUGH`] the thread watches the sockets.
-const FOUND: u32 = 3;
-const ENOUGH: u32 = 6;
-
-/// After this many wakeups by packets, the thread dozes again to check whether watching is still necessary. A watching
-/// thread preempts the polling program and takes its packets, so only a check while dozing can show that. A wakeup for
-/// packets that the program took counts for [`VAIN`].
-const MAX_WAKEUPS: u32 = 64;
-const VAIN: u32 = 8;
-
-/// Consecutive checks after which the thread leaves the sockets to a waiting thread until it is woken.
-const IDLE_LOOKS: u32 = 20;
+use crate::tuning::doze::{
+    ENOUGH, FOUND, IDLE_LOOKS, LATE, MAX_LOOK, MAX_STRETCH, MAX_WAKEUPS, MIN_LOOK, VAIN,
+};
 
 /// What the device thread found when it woke up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// Packets were waiting in a socket.
     pub(crate) received: bool,
-    /// And no program had polled for [`GAP`].
+    /// And no program had polled for [`GAP`](crate::tuning::doze::GAP).
     pub(crate) found: bool,
     /// It was woken by a packet.
     pub(crate) packet: bool,

@@ -5,9 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::yielding::Yielding;
-
-/// Polls of different CQs within this many nanoseconds count as one.
-const SAME_POLL: u64 = 1_000;
+use crate::tuning::polling::SAME_POLL;
 
 #[derive(Debug, Default)]
 pub(crate) struct Polling {

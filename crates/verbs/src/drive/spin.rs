@@ -11,21 +11,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
-/// How long a thread spins at most, in nanoseconds.
-const LONGEST: u64 = 50_000;
-
-/// A thread spins once this many more of its waits were short than [`PENALTY`] times those that were long.
-const ENOUGH: i32 = 8;
-const MAX: i32 = 16;
-const PENALTY: i32 = 4;
-
-/// The credit after another thread ran meanwhile. It did if a spin took this much longer than it should, in nanoseconds.
-const CROWDED: i32 = -256;
-const PREEMPTED: u64 = 100_000;
-
-/// More bytes than this through sockets from the end of one wait to that of the next are a bulk transfer: two packets of the
-/// largest size, so that a block of 4 KiB, which storage programs request one by one, is none.
-const SMALL: u64 = 2 * (4096 + 64);
+use crate::tuning::spin::{CROWDED, ENOUGH, LONGEST, MAX, PENALTY, PREEMPTED, SMALL};
 
 #[derive(Debug, Default)]
 pub(crate) struct Spin {

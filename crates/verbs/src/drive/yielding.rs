@@ -8,20 +8,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How long polls find nothing before they yield, unless it is known that the peer needs the core: nanoseconds.
-const PATIENCE: u64 = 100_000;
-
-/// A yield that takes longer than this let another thread run, in nanoseconds.
-const YIELDED: u64 = 5_000;
-
-/// A yield that takes longer than this let a thread run that does not yield, or many; nanoseconds.
-const LONG: u64 = 1_000_000;
-
-/// A yield that takes longer than this let many threads run, the peer or not: nanoseconds.
-const CROWDED: u64 = 10_000_000;
-
-/// How long a thread keeps the core after a long yield, in nanoseconds: about a time slice.
-const PAUSE: u64 = 3_000_000;
+use crate::tuning::yielding::{CROWDED, LONG, PATIENCE, PAUSE, YIELDED};
 
 #[derive(Debug, Default)]
 pub(crate) struct Yielding {

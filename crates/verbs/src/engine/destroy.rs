@@ -13,9 +13,7 @@ use ferroce_sys::clock;
 use super::adapter::{Adapter, now};
 use super::driver::Pass;
 use super::queue_pair::Core;
-
-/// How long to wait for space in a send buffer, in nanoseconds: the peer still needs the ACKs of completed requests.
-const LONGEST: u64 = 100_000_000;
+use crate::tuning::destroy::LONGEST;
 
 thread_local! {
     /// This thread is making a pass.

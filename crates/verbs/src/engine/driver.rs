@@ -26,6 +26,10 @@ use super::tx::{TurnEnd, TxBatch};
 use crate::drive::Deferral;
 use crate::event::EventKind;
 use crate::faults::Faults;
+use crate::tuning::passes::{
+    MAX_PASSES_PER_POLL, MAX_PASSES_PER_WAKEUP, MAX_RX_BEFORE_TIMERS, PACKETS_PER_PASS,
+    PACKETS_PER_POST, ROUNDS_PER_POST,
+};
 
 /// Receive from the sockets.
 pub(super) const RX: Requests = Requests::bit(0);
@@ -35,18 +39,6 @@ pub(super) const MAILBOX: Requests = Requests::bit(1);
 pub(super) const TIMERS: Requests = Requests::bit(2);
 /// Transmit queued packets.
 pub(super) const TX: Requests = Requests::bit(3);
-
-/// The maximum number of receive calls before timers run: enough to drain a full socket buffer.
-const MAX_RX_BEFORE_TIMERS: usize = 256;
-
-/// Packets sent in one pass before the next receive.
-const PACKETS_PER_PASS: usize = 256;
-
-/// Packets that a posting thread sends in one call. It does not receive, so more would only wait for ACKs.
-const PACKETS_PER_POST: usize = 1024;
-
-/// Passes that a polling thread makes while there is more to send than one pass sends.
-const MAX_PASSES_PER_POLL: usize = 4;
 
 /// State that only the owner of the device uses.
 #[derive(Debug)]
@@ -411,7 +403,7 @@ impl Adapter {
     fn transmit(&self, mut pass: Pass<'_>, mut now: Instant) {
         pass.called();
         let mut left = Requests::NONE;
-        for _ in 0..2 {
+        for _ in 0..ROUNDS_PER_POST {
             pass.schedule.take_posted(&self.posted);
             // ACKs follow the data, in the same system call.
             pass.schedule.release_owed();
@@ -513,7 +505,7 @@ impl Adapter {
             pass.receive_forwarded(self);
         }
         // Bounded, so that a request to stop is noticed under load.
-        for _ in 0..64 {
+        for _ in 0..MAX_PASSES_PER_WAKEUP {
             ran.busy |= pass.pass(self, links, false);
             ran.received |= pass.rx.received;
             if self.is_awaited() {

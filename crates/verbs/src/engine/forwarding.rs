@@ -14,9 +14,7 @@ use ferroce_sys::{Error, Recipient, RxInfo, Uncancellable};
 use super::adapter::Adapter;
 use super::counters::count;
 use crate::sync::lock;
-
-/// The maximum number of queued bytes, with what each packet takes besides its own.
-const MAX_BACKLOG_BYTES: usize = 8 << 20;
+use crate::tuning::forwarding::MAX_BACKLOG_BYTES;
 
 #[derive(Debug)]
 struct ForwardedPacket {

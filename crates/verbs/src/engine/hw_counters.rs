@@ -12,9 +12,7 @@ use std::path::{Path, PathBuf};
 use ferroce_sys::{environment, file_lock};
 
 use super::counters::Statistics;
-
-/// How old the files may be, in nanoseconds. Linux drivers read their devices no more often by default.
-const LIFESPAN: u64 = 10_000_000;
+use crate::tuning::counters::LIFESPAN;
 
 /// The counts that one process has added to the files of one device.
 #[derive(Debug)]

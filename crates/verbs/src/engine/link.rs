@@ -5,9 +5,7 @@ use std::net::SocketAddr;
 use ferroce_sys::{Slot, Socket};
 
 use super::senders::Senders;
-
-/// The maximum number of bytes in flight to one peer.
-const MAX_IN_FLIGHT: usize = 4 << 20;
+use crate::tuning::tx::MAX_IN_FLIGHT;
 
 /// The route of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,6 +32,7 @@ use crate::faults::{FaultInjector, Faults};
 use crate::headers::Headers;
 use crate::report;
 use crate::tap::{Direction, Owner, PacketMetadata};
+use crate::tuning::rx::{MAX_BURST, MAX_HISTORIES, QUIET_AFTER, QUIET_LINK_INTERVAL};
 
 /// "Congestion experienced" in the two ECN bits (RFC 3168).
 pub(super) const CONGESTION_EXPERIENCED: u8 = 3;
@@ -45,16 +46,8 @@ pub(super) const fn is_default_partition(PKey(key): PKey) -> bool {
     key & 0x7fff == DEFAULT_PARTITION
 }
 
-/// Empty receive calls after which a link counts as quiet, and the time between reads of quiet links, in nanoseconds: one read takes
-/// as long as five passes that look at the rings.
-const QUIET_AFTER: u32 = 256;
-const QUIET_LINK_INTERVAL: u64 = 100_000;
-
 /// As the active link: the rings.
 const RINGS: usize = usize::MAX;
-
-/// The maximum number of datagrams per receive call.
-const MAX_BURST: usize = 16;
 
 /// The receive rate of a link, which predicts the next receive call.
 #[derive(Clone, Copy, Debug, Default)]
@@ -638,9 +631,6 @@ struct History<'a> {
     pair: &'a mut IdentificationHistory,
     flow: &'a mut IdentificationHistory,
 }
-
-/// The limit on tracked hosts and flows: more than this means spoofed addresses.
-const MAX_HISTORIES: usize = 4096;
 
 impl Histories {
     fn of(&mut self, info: &RxInfo) -> Option<History<'_>> {

@@ -11,10 +11,7 @@ use ferroce_sys::{SOURCE_PORTS, Socket};
 use ferroce_wire::number::Qpn;
 
 use crate::sync::lock;
-
-/// The maximum number of send sockets per address: enough for the usual number of paths and receive queues, few enough
-/// for a process's descriptors.
-pub(crate) const MAX_SENDERS: usize = 16;
+use crate::tuning::tx::MAX_SENDERS;
 
 /// The send sockets of one address. The first is opened with the device, the others when a QP needs them.
 #[derive(Debug)]

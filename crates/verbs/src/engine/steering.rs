@@ -5,11 +5,7 @@
 //! second, to account for processes that ended.
 
 use super::adapter::Adapter;
-
-/// The minimum interval between updates caused by this process, in nanoseconds: a program may bind thousands of ports.
-const MIN_INTERVAL: u64 = 50_000_000;
-/// The interval between updates while there is traffic.
-const BUSY_INTERVAL: u64 = 1_000_000_000;
+use crate::tuning::steering::{BUSY_INTERVAL, MIN_INTERVAL};
 
 #[derive(Debug)]
 pub(super) struct Steering {

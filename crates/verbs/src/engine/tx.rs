@@ -24,16 +24,13 @@ use super::link::Route;
 use super::queue_pair::{Core, Inner};
 use crate::headers::ICRC;
 use crate::tap::{Direction, Owner, PacketMetadata};
+use crate::tuning::tx::TURN;
 
 /// The largest packet: 4096 bytes of payload and all headers, rounded up.
 pub(super) const MAX_PACKET: usize = 4096 + 128;
 
 /// The hop limit of packets whose route sets none.
 pub(super) const DEFAULT_HOPS: u8 = 64;
-
-/// The maximum number of packets a QP sends before the next QP gets its turn, of any kind. The flow control gives a QP
-/// fewer requests where others wait.
-pub(super) const TURN: usize = 128;
 
 /// How a QP's turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

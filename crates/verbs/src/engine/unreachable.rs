@@ -7,12 +7,10 @@ use ferroce_wire::transport::{Bth, Deth};
 use super::adapter::{Adapter, now};
 use super::link::Route;
 use super::management::MANAGEMENT;
+use crate::tuning::tx::MAX_REPORTS_PER_SOCKET;
 
 /// The bytes read of the packet quoted by a report: enough to identify it.
 const QUOTED: usize = 64;
-
-/// The maximum number of reports read at a time.
-const MAX_REPORTS_PER_SOCKET: usize = 64;
 
 impl Adapter {
     /// Watches the send sockets for reports and returns their indices.

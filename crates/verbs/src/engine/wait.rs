@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use ferroce_sys::{Interest, Poller, clock};
 
 use super::adapter::Adapter;
+use crate::tuning::wait::LEASE;
 
 /// The receive sockets of a device, for a thread that waits for packets itself, and until when it does.
 ///
@@ -46,7 +47,11 @@ impl Adapter {
         if links.len() + bells.iter().len() > Leading::MAX || self.driver.has_failed() {
             return None;
         }
-        let until = self.signals.lead(clock::now())?;
+        let now = clock::now();
+        let until = now + LEASE;
+        if !self.signals.lead(now, until) {
+            return None;
+        }
         let mut sockets = [-1; Leading::MAX];
         for (socket, link) in sockets.iter_mut().zip(links) {
             *socket = link.receiver.as_fd().as_raw_fd();

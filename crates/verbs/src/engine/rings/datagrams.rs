@@ -21,9 +21,7 @@ use super::super::tx::{Sent, TurnEnd};
 use super::tx::{Written, wait_for_ring, write_packet};
 use super::{RingRoute, RingTo, Rings};
 use crate::sync::lock;
-
-/// Nanoseconds until a connect to a process that accepted no ring is retried: another process may own the slot by then.
-const ASKED_AGAIN: u64 = 1_000_000_000;
+use crate::tuning::rings::ASKED_AGAIN;
 
 impl Adapter {
     /// Creates the ring for a datagram that is about to be posted, if its receiver is on this host and accepts rings.

@@ -34,19 +34,11 @@ use super::tx::{DEFAULT_HOPS, MAX_PACKET};
 use crate::headers::Headers;
 use crate::options::Local;
 use crate::sync::lock;
-
-/// The size of a ring in bytes: large enough that the two sides rarely wait for each other, small enough for their caches.
-const RING_SIZE: usize = ferroce_sys::MAX_RING_SIZE;
-
-/// How often a spinning thread polls the rings between two polls of the sockets.
-const SPINS: usize = 32;
-
-/// How often a pass of a polling program polls the rings before it does the rest.
-const SPINS_PER_PASS: usize = 64;
+use crate::tuning::rings::{MAX_PAYLOAD, RING_SIZE, SPINS, SPINS_PER_PASS};
 
 /// Bytes of metadata before the packet in a record.
 const INFO: usize = record_header::LENGTH;
-const MAX_RECORD: usize = INFO + MAX_PACKET + run::MAX_PAYLOAD;
+const MAX_RECORD: usize = INFO + MAX_PACKET + MAX_PAYLOAD;
 
 /// The rings of a device.
 #[derive(Debug)]

@@ -10,9 +10,7 @@ use ferroce_wire::opcode::{Opcode, Position, Transport};
 use ferroce_wire::transport::{Aeth, Bth};
 
 use crate::headers::ICRC;
-
-/// The maximum payload of a run: large enough that its headers do not matter, small enough that both sides copy in parallel.
-pub(super) const MAX_PAYLOAD: usize = 64 << 10;
+use crate::tuning::rings::MAX_PAYLOAD;
 
 /// The maximum number of packets in a run.
 #[inline]

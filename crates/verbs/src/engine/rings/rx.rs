@@ -21,25 +21,13 @@ use super::super::driver::Driver;
 use super::super::queue_pair::{Core, Inner, Published};
 use super::super::rx::{CONGESTION_EXPERIENCED, ReceivedPacket, destination};
 use super::tx::write_ack;
-use super::{INFO, MAX_PACKET, Metadata, RING_SIZE, RingState, run};
+use super::{INFO, MAX_PACKET, Metadata, RingState, run};
 use crate::headers::{Headers, ICRC};
 use crate::sync::lock;
-
-/// The maximum number of records and bytes taken from a ring in one pass, and the number of bytes after which their
-/// space is released.
-const MAX_BURST: usize = 64;
-const MAX_BURST_BYTES: usize = 256 << 10;
-const RELEASE: usize = 32 << 10;
-
-/// The sender's program waits for the ACK of a marked record, so it is sent before the burst ends, but only after the
-/// first [`FEW`] records, and again only after this many more: the end of the burst acknowledges all.
-const ACK_INTERVAL: usize = 16;
+use crate::tuning::rings::{ACK_INTERVAL, FEW, MAX_BURST, MAX_BURST_BYTES, RELEASE, RING_SIZE};
 
 /// The path MTU of captured packets whose QP does not exist.
 const MAX_MTU: u16 = 4096;
-
-/// So few records are handled in less time than the accuracy that timers need.
-const FEW: usize = 4;
 
 impl RingState {
     /// Updates the list of rings to receive from.

@@ -17,19 +17,13 @@ use super::super::driver::Driver;
 use super::super::link::Route;
 use super::super::qp_stats::{Class, Traffic};
 use super::super::queue_pair::{Core, Inner};
-use super::super::tx::{DEFAULT_HOPS, TURN, TurnEnd};
+use super::super::tx::{DEFAULT_HOPS, TurnEnd};
 use super::{INFO, MAX_PACKET, MAX_RECORD, RingRoute, RingTo, Uncounted, run};
 use crate::headers::ICRC;
 use crate::sync::lock;
 use crate::tap::{Direction, Owner, PacketMetadata, Tap};
-
-/// Records are published after this many bytes, so that receiver and sender copy in parallel.
-const PUBLISH: usize = 16 << 10;
-
-/// A payload up to this length is gathered into private memory first. The consumer holds the cache lines of the ring,
-/// so stores to them stay in the store buffer, and each locked instruction in between, of which access to the program's
-/// memory needs some, would wait until it drains.
-const SHORT: usize = 128;
+use crate::tuning::rings::{PUBLISH, SHORT};
+use crate::tuning::tx::TURN;
 
 /// The maximum length of a record with such a payload: the rest is the longest headers, padding and ICRC.
 const SHORT_RECORD: usize = INFO + MAX_PACKET - 4096 + SHORT;
