@@ -180,6 +180,9 @@ pub(super) struct Requester {
     pub(super) in_flight: InFlight,
     /// Cost of the packet that did not fit into the budget.
     pub(super) over_budget: InFlight,
+    /// The packet chosen last did not fit into the budget, also after responses were sent.
+    #[cfg(debug_assertions)]
+    waits_for_budget: bool,
     /// The next packet cannot be sent before a response, a timer, a state change or a new budget.
     pub(super) stalled: bool,
     pub(super) sending: Sending,
@@ -242,6 +245,8 @@ impl Requester {
             rate,
             in_flight: InFlight::NONE,
             over_budget: InFlight::NONE,
+            #[cfg(debug_assertions)]
+            waits_for_budget: false,
             stalled: false,
             sending: Sending::NotYet,
             counters: Uncollected::default(),
@@ -354,6 +359,10 @@ impl Requester {
         }
         // Until a packet is found.
         self.stalled = true;
+        #[cfg(debug_assertions)]
+        {
+            self.waits_for_budget = false;
+        }
         if self.next >= self.tail || self.rnr_wait_until.is_some_and(|time| now < time) {
             return None;
         }
@@ -393,6 +402,10 @@ impl Requester {
         }
         if !budget.fits(sent) {
             self.over_budget = sent;
+            #[cfg(debug_assertions)]
+            {
+                self.waits_for_budget = true;
+            }
             // The budget became smaller before an ACK was requested: the newest packet is sent again to request it.
             if core::mem::take(&mut self.since_ack_request) > 0 {
                 self.ack_requested = self.next;

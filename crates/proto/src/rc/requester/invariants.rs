@@ -165,14 +165,13 @@ impl Requester {
         };
         let has_timer = self.rnr_wait_until.or(self.paced_until).or(self.timer).is_some();
         let waits_for_memory = !self.withheld.is_empty();
-        let waits_for_budget = self.over_budget != InFlight::NONE;
         let waits_for_owner = (self.sending == Sending::Draining && queued.start >= newest)
             || (queued.request.operation.wants_response() && config.max_rd_atomic == 0);
         assert!(
             has_timer
                 || self.awaits_ack()
                 || waits_for_memory
-                || waits_for_budget
+                || self.waits_for_budget
                 || waits_for_owner,
             "nothing will make request {} of {} go on: unacknowledged {unacknowledged:?}, next {next:?}, \
              newest {newest:?}, ACK requested before {ack_requested:?}",
