@@ -1,5 +1,5 @@
-//! Random programs: QPs of RC and UD are served, ACKs and losses arrive, and QPs are RESET, connected elsewhere and
-//! destroyed.
+//! Random programs: QPs of RC and UD, and QPs that send through transmit queues, are served; ACKs and losses arrive;
+//! QPs are RESET, connected elsewhere and destroyed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -16,10 +16,16 @@ use crate::testing::{QueuePair, queue_pairs};
 /// So few packets of the largest size fit into a pool: QPs wait for each other all the time.
 const SHARE: usize = 4 * PACKET;
 
-const QUEUE_PAIRS: usize = 7;
+const QUEUE_PAIRS: usize = 10;
 
 /// The first of the QPs whose packets are not acknowledged.
 const DATAGRAMS: usize = 5;
+
+/// The first of the QPs that send through transmit queues.
+const QUEUED: usize = 7;
+
+/// The number of packets for which a transmit queue has room.
+const ROOM: usize = 8;
 
 const RECEIVERS: u8 = 2;
 
@@ -42,6 +48,8 @@ enum Step {
     Destroy(usize),
     /// A receiver acknowledges the last probe.
     ProbeAck(u8),
+    /// A receiver reads from its transmit queue.
+    Read(u8, usize),
     /// Milliseconds pass.
     Expire(u64),
 }
@@ -61,7 +69,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => pair.clone().prop_map(Step::Reset),
         4 => (pair.clone(), receiver.clone()).prop_map(|(pair, to)| Step::Connect(pair, to)),
         1 => pair.prop_map(Step::Destroy),
-        2 => receiver.prop_map(Step::ProbeAck),
+        2 => receiver.clone().prop_map(Step::ProbeAck),
+        2 => (receiver, 1..=ROOM).prop_map(|(from, packets)| Step::Read(from, packets)),
         1 => (1..10_u64).prop_map(Step::Expire),
     ];
     prop::collection::vec(step, 1..250)
@@ -75,7 +84,7 @@ struct Pair {
     /// The costs of packets to send, and of those in flight.
     queued: VecDeque<InFlight>,
     sent: VecDeque<InFlight>,
-    /// Datagrams to send.
+    /// Packets to send that are not acknowledged, or through a transmit queue.
     datagrams: usize,
 }
 
@@ -112,10 +121,12 @@ struct Model {
     now: Instant,
     /// The number of the last probe to each receiver.
     probes: BTreeMap<Receiver, u32>,
+    /// The packets in each transmit queue, by its number.
+    queues: [usize; 1 + RECEIVERS as usize],
 }
 
 fn receiver(slot: u8) -> Receiver {
-    Receiver { host: Ipv4Addr::LOCALHOST.into(), slot }
+    Receiver::new(Ipv4Addr::LOCALHOST.into(), Qpn(u32::from(slot) << 16 | 0x42))
 }
 
 fn number_of((_, packet): &ProbePacket<()>) -> u32 {
@@ -130,13 +141,14 @@ impl Model {
             schedule: Schedule::default(),
             now: Instant::ZERO,
             probes: BTreeMap::new(),
+            queues: [0; 1 + RECEIVERS as usize],
         };
         steps.iter().for_each(|&step| model.step(step));
         model
     }
 
     fn step(&mut self, step: Step) {
-        let Self { credit, pairs, schedule, now, probes } = self;
+        let Self { credit, pairs, schedule, now, probes, queues } = self;
         match step {
             Step::Post(index, cost, packets) => {
                 let pair = &mut pairs[index];
@@ -181,6 +193,11 @@ impl Model {
                 let next = credit.handle_probe_ack(from, number, *now, schedule);
                 probes.extend(next.map(|probe| (from, number_of(&probe))));
             }
+            Step::Read(from, packets) => {
+                let queue = 1 + usize::from(from);
+                queues[queue] = queues[queue].saturating_sub(packets);
+                credit.resume(queue as u64, ROOM - queues[queue], schedule);
+            }
             Step::Expire(milliseconds) => {
                 *now = *now + Duration::from_millis(milliseconds);
                 // Those that are repeated were lost.
@@ -193,7 +210,7 @@ impl Model {
 
     /// As the engine serves a QP of UD.
     fn serve_datagrams(&mut self, queue_pair: Rc<QueuePair>) {
-        let Self { credit, pairs, schedule, now, probes } = self;
+        let Self { credit, pairs, schedule, now, probes, .. } = self;
         let pair = &mut pairs[queue_pair.number().0 as usize];
         let (Some(to), mut packets) = (pair.receiver, 0) else { return };
         while pair.datagrams > 0 {
@@ -211,12 +228,36 @@ impl Model {
         }
     }
 
+    /// As the engine serves a QP that sends through a transmit queue. Datagrams are dropped if it stays full.
+    fn serve_queued(&mut self, queue_pair: Rc<QueuePair>) {
+        let pair = &mut self.pairs[queue_pair.number().0 as usize];
+        let Some(to) = pair.receiver else { return };
+        let queue = 1 + usize::from(to.slot);
+        let stalls = queue_pair.number().0 as usize == QUEUED;
+        while pair.datagrams > 0 {
+            if self.queues[queue] < ROOM {
+                self.queues[queue] += 1;
+                self.credit.found_room(queue as u64);
+            } else if !stalls || !self.credit.is_stalled(queue as u64, self.now) {
+                return self.credit.wait_for_room(&queue_pair, queue as u64);
+            }
+            pair.datagrams -= 1;
+        }
+    }
+
     /// As the engine serves a QP. Returns false if none is to be served.
     fn serve(&mut self) -> bool {
         let Some(queue_pair) = self.schedule.pop() else { return false };
-        if queue_pair.number().0 as usize >= DATAGRAMS {
-            self.serve_datagrams(queue_pair);
-            return true;
+        match queue_pair.number().0 as usize {
+            QUEUED.. => {
+                self.serve_queued(queue_pair);
+                return true;
+            }
+            DATAGRAMS.. => {
+                self.serve_datagrams(queue_pair);
+                return true;
+            }
+            _ => {}
         }
         let Self { credit, pairs, schedule, .. } = self;
         let pair = &mut pairs[queue_pair.number().0 as usize];
@@ -258,7 +299,10 @@ impl Model {
             let waiting = self.credit.waiting() > 0;
             (0..QUEUE_PAIRS).for_each(|index| self.step(Step::Ack(index, usize::MAX)));
             (0..RECEIVERS).for_each(|from| self.step(Step::ProbeAck(from)));
-            self.step(Step::Expire(5));
+            (0..RECEIVERS).for_each(|from| self.step(Step::Read(from, ROOM)));
+            if let Some(due) = self.credit.next_timer() {
+                self.step(Step::Expire(due.since(self.now).as_millis() as u64));
+            }
             if !in_flight && !waiting {
                 break;
             }
@@ -279,7 +323,7 @@ proptest! {
     ) {
         let mut model = Model::new(&steps);
         for index in 0..QUEUE_PAIRS {
-            // A QP of UD that is reset may still be in the queue of a window.
+            // Others that are reset may still be in the queue of a window, or wait for room.
             let destroyed = index < destroyed || index >= DATAGRAMS;
             model.step(if destroyed { Step::Destroy(index) } else { Step::Reset(index) });
         }

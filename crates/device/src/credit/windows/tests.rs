@@ -102,7 +102,11 @@ fn a_probe_is_repeated_and_then_given_up() {
 fn malformed_probes_are_ignored() {
     let parse = |bytes: &[u8]| Message::parse(&Packet::parse(bytes).unwrap());
     let mut bytes = [&probe::probe(1, RECEIVER, 1)[..], &[0; 4]].concat();
-    assert_eq!(parse(&bytes), Some(Message::Probe { number: 1, sender: Qpn(0x01_0003) }));
+    let sender = Qpn(0x01_0003);
+    assert!(probe::is_for(sender) && !probe::is_for(Qpn(0x01_0004)));
+    assert_eq!(parse(&bytes), Some(Message::Probe { number: 1, sender }));
+    let ack = [&probe::ack(1, sender, RECEIVER.slot)[..], &[0; 4]].concat();
+    assert_eq!(parse(&ack), Some(Message::Ack { number: 1, sender: Qpn(0x02_0003) }));
     bytes[15] ^= 1;
     assert_eq!(parse(&bytes), None, "another queue key");
     bytes[15] ^= 1;
