@@ -45,6 +45,8 @@ pub enum Scenario {
     Crash,
     /// A mix of all, drawn from the seed.
     Hostile,
+    /// Loss, reordering and duplication, drawn from the seed, under programs that create, reset and destroy queue pairs.
+    Churn,
 }
 
 /// The time from the start within which the failures of a plan happen.
@@ -52,7 +54,7 @@ const FAILURE_WINDOW: RangeInclusive<Duration> = Duration::ZERO..=Duration::from
 
 impl Scenario {
     /// One of each.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Clean,
         Self::Lossy(Probability::percent(1)),
         Self::Bursty,
@@ -65,6 +67,7 @@ impl Scenario {
         Self::Crashing,
         Self::Crash,
         Self::Hostile,
+        Self::Churn,
     ];
 
     /// [`Scenario::Lossy`] with this share of frames lost.
@@ -87,6 +90,7 @@ impl Scenario {
             Self::Crashing => "crashing",
             Self::Crash => "crash",
             Self::Hostile => "hostile",
+            Self::Churn => "churn",
         }
     }
 
@@ -107,6 +111,9 @@ impl Scenario {
             Self::Crashing => "a host crashes, and may restart",
             Self::Crash => "a host crashes with much in flight, and may restart",
             Self::Hostile => "a mix of all, drawn from the seed",
+            Self::Churn => {
+                "queue pairs and regions that come and go, with loss, reordering and duplication"
+            }
         }
     }
 
@@ -155,6 +162,7 @@ impl Scenario {
                 }
             }
             Self::Hostile => hostile(&mut settings, &random, hosts),
+            Self::Churn => churn(up, &random),
         }
         settings
     }
@@ -275,6 +283,22 @@ fn hostile(settings: &mut Settings, random: &Random, hosts: u32) {
         pauses: pause.as_mut().map_or_else(Vec::new, |random| pauses(random, hosts)),
         crashes: crash.as_mut().map_or_else(Vec::new, |random| crashes(random, hosts)),
     };
+}
+
+/// Draws faults that queue pairs recover from. One network in eight has none.
+fn churn(uplink: &mut LinkConfig, random: &Random) {
+    let mut random = random.stream("churn");
+    let kinds = random.below(8);
+    if kinds & 1 != 0 {
+        uplink.loss = Probability::from_parts_per_billion(random.below(50_000_000) as u32);
+    }
+    if kinds & 2 != 0 {
+        uplink.reordering = Some(extra_delays(Probability::percent(5)));
+    }
+    if kinds & 4 != 0 {
+        uplink.duplication = Probability::percent(5);
+    }
+    uplink.latency = random.duration(Duration::ZERO..=Duration::from_micros(20));
 }
 
 /// Writes the name, with the parameter if it has one: `lossy:0.01`.

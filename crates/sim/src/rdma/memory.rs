@@ -107,6 +107,42 @@ impl Regions {
         }
     }
 
+    /// Registers a region while the host runs, and returns its index.
+    pub(super) fn register(&mut self, bytes: &[u8], pd: PdId, access: AccessFlags) -> usize {
+        let buffer = Arc::new(Buffer::new(bytes.len()).expect("the system maps a few pages"));
+        let _ = buffer.write(0, bytes);
+        let (iova, length) = (VirtualAddress(BASE), bytes.len());
+        let keys = self.registry.register_buffer(pd, &buffer, 0, length, iova, access);
+        let key = keys.map_or(LKey(0), |keys| keys.lkey);
+        self.regions.push(Region { key, bytes: Vec::new(), mapped: Some((buffer, 0)), length });
+        self.regions.len() - 1
+    }
+
+    /// Deregisters a region, and unbinds its windows. Its memory stays, to show later accesses.
+    pub(super) fn deregister(&mut self, region: usize) {
+        // An error means that it is deregistered already.
+        let _ = self.registry.revoke(self.regions[region].key);
+    }
+
+    /// Lets accesses to a part of a region fail, as if the program had unmapped it.
+    pub(super) fn unmap(&mut self, region: usize, at: usize, length: usize) {
+        let _ = self.registry.mark_unmapped(self.regions[region].key, at as u64, length as u64);
+    }
+
+    /// Reads the memory of a region as the program does.
+    pub(super) fn read(&self, region: usize, at: usize, out: &mut [u8]) {
+        if let Some((buffer, offset)) = &self.regions[region].mapped {
+            let _ = buffer.read(offset + at, out);
+        }
+    }
+
+    /// Writes the memory of a region as the program does.
+    pub(super) fn write(&self, region: usize, at: usize, bytes: &[u8]) {
+        if let Some((buffer, offset)) = &self.regions[region].mapped {
+            let _ = buffer.write(offset + at, bytes);
+        }
+    }
+
     /// Copies the contents of all regions, for the verification.
     pub(super) fn collect(&mut self) {
         for region in &mut self.regions {

@@ -11,6 +11,7 @@
 //! | `plan` | draws the connections |
 //! | `layout` | addresses, QPNs, regions and SRQs of every host |
 //! | `program` | draws the work requests |
+//! | `churn` | programs that create, reset and destroy at random |
 //! | `host`, `memory`, `frame` | a host: its QPs, its MRs and MWs, its frames |
 //! | `management` | connections that are established by messages |
 //! | `verify` | checks the invariants |
@@ -18,6 +19,7 @@
 //! | `transfer`, `many` | measurements |
 //! | `traffic` | traffic patterns on a topology, measured |
 
+mod churn;
 mod frame;
 mod host;
 mod layout;
@@ -80,7 +82,10 @@ impl Simulation {
 
     /// Runs the simulation, and reports every frame to `event_log`.
     pub fn run_logged<T: EventLog>(&self, event_log: T) -> (Summary, T) {
-        self.run_tampered(event_log, None)
+        match self.scenario {
+            Scenario::Churn => churn::run(self, event_log),
+            _ => self.run_tampered(event_log, None),
+        }
     }
 
     /// As [`Simulation::run_logged`]; tests may change the hosts before they are verified.

@@ -149,6 +149,11 @@ impl Summary {
         self.failed.iter().map(rest).filter(|(_, count)| *count > 0).collect()
     }
 
+    /// Counts a request that completed in error.
+    pub(super) fn fail(&mut self, status: Status) {
+        add(&mut self.failed, status, 1);
+    }
+
     /// Adds the counters of the finished run.
     pub(super) fn close<T: EventLog>(
         &mut self,

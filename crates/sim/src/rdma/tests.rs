@@ -65,6 +65,18 @@ fn no_violation_on_a_faulty_network() {
     }
 }
 
+/// Programs that create, connect, reset, reconnect, destroy, deregister and unmap while traffic runs.
+#[test]
+fn no_violation_when_queue_pairs_and_regions_come_and_go() {
+    let (succeeded, requests) = seeds(Scenario::Churn, 0..300);
+    assert!(succeeded * 2 > requests, "{succeeded} of {requests}");
+    let busy = Workload { hosts: 3, connections: 10, ..Workload::default() };
+    for seed in 0..20 {
+        run(Scenario::Churn, seed, busy);
+        run(Scenario::Churn, seed, Workload { largest: 70_000, connections: 4, ..busy });
+    }
+}
+
 /// READs and atomics while requests and responses overtake each other: a requester never has more of them in flight
 /// than the responder allows, and none may be refused.
 #[test]
@@ -142,6 +154,8 @@ fn the_same_seed_gives_the_same_hash() {
     assert_eq!(simulation.run().hash, simulation.run().hash);
     let other = Simulation { seed: 43, ..simulation };
     assert_ne!(simulation.run().hash, other.run().hash);
+    let churn = Simulation { scenario: Scenario::Churn, ..simulation };
+    assert_eq!(churn.run().hash, churn.run().hash);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! A simulated host with QPs of all services, which takes and returns whole frames.
 
+mod control;
 mod endpoint;
 mod poster;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use ferroce_device::Schedulable;
 use ferroce_device::credit::Credit;
 use ferroce_device::schedule::Schedule;
 use ferroce_proto::budget::Budget;
+use ferroce_proto::congestion::cost;
 use ferroce_proto::endpoint::InboundPacket;
 use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
 use ferroce_proto::time::Instant;
@@ -73,6 +75,11 @@ pub(super) struct RdmaHost {
     pub(super) batch: Duration,
     /// Requests are posted over time, and when is drawn from it; otherwise all at once.
     pub(super) posting: Option<Random>,
+    /// Bytes that the host's socket holds until the end of a batch, as flow control counts them; more are dropped. `None`
+    /// handles frames as they arrive.
+    pub(super) receive_limit: Option<usize>,
+    received: VecDeque<Vec<u8>>,
+    received_bytes: usize,
     /// The end of the current batch.
     batch_ends: Option<Instant>,
     schedule: Schedule<Arc<Core>>,
@@ -110,6 +117,9 @@ impl RdmaHost {
             restarted: false,
             batch: Duration::ZERO,
             posting: None,
+            receive_limit: None,
+            received: VecDeque::new(),
+            received_bytes: 0,
             batch_ends: None,
             schedule: Schedule::default(),
             credit: Credit::new(UNLIMITED_SHARE, 0),
@@ -195,6 +205,38 @@ impl RdmaHost {
             }
             if counted.implied_nak_seq_err > 0 {
                 credit.on_loss(member, true);
+            }
+        }
+    }
+
+    /// Handles a frame.
+    fn receive(&mut self, now: Instant, bytes: &[u8]) {
+        let Some(received) = ReceivedPacket::parse(bytes) else {
+            self.damaged += 1;
+            return;
+        };
+        match received.packet.bth.destination {
+            Qpn::MULTICAST => {
+                let group = Ipv4Addr::from(received.ip.destination.0);
+                let members = self.groups.get(&group).cloned().unwrap_or_default();
+                members.into_iter().for_each(|index| self.deliver(now, index, &received));
+            }
+            destination if Management::owns(destination) => {
+                self.with_management(|management, host| management.handle(now, &received, host));
+            }
+            destination => {
+                let index = destination.0.wrapping_sub(FIRST_QPN) as usize;
+                let first =
+                    self.endpoints.get(index).is_some_and(|endpoint| !endpoint.packet_received);
+                self.deliver(now, index, &received);
+                // Data shows that the peer is ready, even if its RTU was lost (IBA 12.9.8.1).
+                if first
+                    && self.endpoints.get(index).is_some_and(|endpoint| endpoint.packet_received)
+                {
+                    self.with_management(|management, host| {
+                        management.data_received(now, index, host)
+                    });
+                }
             }
         }
     }
@@ -315,40 +357,27 @@ impl Host for RdmaHost {
         self.interrupt_turn();
         if !self.batch.is_zero() {
             self.batch_ends.get_or_insert(now + self.batch);
-        }
-        let Some(received) = ReceivedPacket::parse(bytes) else {
-            self.damaged += 1;
-            return;
-        };
-        match received.packet.bth.destination {
-            Qpn::MULTICAST => {
-                let group = Ipv4Addr::from(received.ip.destination.0);
-                let members = self.groups.get(&group).cloned().unwrap_or_default();
-                members.into_iter().for_each(|index| self.deliver(now, index, &received));
-            }
-            destination if Management::owns(destination) => {
-                self.with_management(|management, host| management.handle(now, &received, host));
-            }
-            destination => {
-                let index = destination.0.wrapping_sub(FIRST_QPN) as usize;
-                let first =
-                    self.endpoints.get(index).is_some_and(|endpoint| !endpoint.packet_received);
-                self.deliver(now, index, &received);
-                // Data shows that the peer is ready, even if its RTU was lost (IBA 12.9.8.1).
-                if first
-                    && self.endpoints.get(index).is_some_and(|endpoint| endpoint.packet_received)
-                {
-                    self.with_management(|management, host| {
-                        management.data_received(now, index, host)
-                    });
+            if let Some(limit) = self.receive_limit {
+                let cost = cost(bytes.len(), 1);
+                if self.received_bytes + cost <= limit {
+                    self.received_bytes += cost;
+                    self.received.push_back(bytes.to_vec());
                 }
+                return;
             }
         }
+        self.receive(now, bytes);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.interrupt_turn();
         self.batch_ends = self.batch_ends.filter(|&end| now < end);
+        if self.batch_ends.is_none() {
+            self.received_bytes = 0;
+            for frame in std::mem::take(&mut self.received) {
+                self.receive(now, &frame);
+            }
+        }
         while let Some((at, number)) = self.schedule.pop_timer(now) {
             let index = number.0.wrapping_sub(FIRST_QPN) as usize;
             let Some(endpoint) = self.endpoints.get_mut(index) else { continue };

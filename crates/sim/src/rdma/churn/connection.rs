@@ -1,0 +1,361 @@
+//! Two ends of a connection that come and go, and their requests.
+
+use std::collections::VecDeque;
+
+use ferroce_proto::qp::{RnrRetry, ServiceType, State};
+use ferroce_proto::receive::ReceiveQueue;
+use ferroce_proto::time::Instant;
+use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
+use ferroce_wire::number::{Immediate, Psn, Qpn, VirtualAddress};
+
+use super::BOUND;
+use super::memory::{Buffers, COUNTERS, Pool, SharedReceives};
+use crate::event_log::EventLog;
+use crate::fabric::Fabric;
+use crate::host::HostId;
+use crate::random::Random;
+use crate::rdma::Summary;
+use crate::rdma::host::{EndpointRq, QpConfig, RdmaHost};
+use crate::rdma::layout::{RC_SRQ, XRC_SRQS, address, qpn, srq_number};
+use crate::rdma::memory::{BASE, local};
+use crate::rdma::workload::{Service, Workload};
+
+/// Requests of a queue.
+const CAPACITY: usize = 16;
+
+/// A send request that has not completed.
+#[derive(Clone, Copy, Debug)]
+struct Posted {
+    id: u64,
+    at: Instant,
+    /// Its memory was gone when it was posted.
+    must_fail: bool,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+struct End {
+    host: usize,
+    /// The endpoint; `None` when it is destroyed.
+    index: Option<usize>,
+    /// The buffers of its own RQ.
+    buffers: Option<Buffers>,
+    shared: Option<usize>,
+    sends: VecDeque<Posted>,
+    failed: bool,
+}
+
+/// A connection between two hosts.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) number: usize,
+    service: Service,
+    workload: Workload,
+    ends: [End; 2],
+    next_id: u64,
+}
+
+impl Connection {
+    pub(super) fn new(number: usize, workload: &Workload, random: &mut Random) -> Self {
+        // UD has no connection.
+        let services: Vec<_> =
+            workload.services.iter().filter(|&one| one != Service::Datagram).collect();
+        let service = random.choose(&services).copied().unwrap_or(Service::Reliable);
+        let mut order: Vec<usize> = (0..workload.hosts.max(2) as usize).collect();
+        random.shuffle(&mut order);
+        let ends = [0, 1].map(|side| End {
+            host: order[side],
+            index: None,
+            buffers: None,
+            shared: match service {
+                Service::Extended => Some(XRC_SRQS[0]),
+                Service::Reliable => (random.below(3) == 0).then_some(RC_SRQ),
+                _ => None,
+            },
+            sends: VecDeque::new(),
+            failed: false,
+        });
+        Self { number, service, workload: *workload, ends, next_id: 0 }
+    }
+
+    /// Returns the hosts and QPNs.
+    pub(super) fn identity(&self) -> (Vec<HostId>, Vec<Qpn>) {
+        let one = |end: &End| (HostId(end.host as u32), qpn(end.index.unwrap_or(0)));
+        self.ends.iter().map(one).unzip()
+    }
+
+    fn config(&self, end: usize, random: &mut Random) -> QpConfig {
+        let service = match (self.service, end) {
+            (Service::Unreliable, _) => ServiceType::UnreliableConnection,
+            (Service::Extended, 0) => ServiceType::XrcInitiator,
+            (Service::Extended, _) => ServiceType::XrcTarget,
+            _ => ServiceType::ReliableConnection,
+        };
+        let mtu = [256, 1024, 4096][self.number % 3];
+        let psn = Psn::new(random.next_u64() as u32);
+        let mut config = QpConfig::new(service, Qpn(0), mtu, psn);
+        config.settings.shared_receives = self.ends[end].shared.is_some();
+        config.settings.congestion = self.workload.congestion.to_config();
+        config.settings.capabilities.max_send_wr = CAPACITY as u32;
+        // A receiver without receive requests must not hold up the sender for ever.
+        config.attributes.rnr_retry = Some(RnrRetry(6));
+        config.attributes.max_rd_atomic = Some(1 << random.below(4));
+        config
+    }
+
+    /// Resets the ends that are connected, creates those that do not exist, and connects both.
+    pub(super) fn reconnect<T: EventLog>(
+        &mut self,
+        fabric: &mut Fabric<RdmaHost, T>,
+        random: &mut Random,
+    ) {
+        let mut configs = [0, 1].map(|end| self.config(end, random));
+        let psns = [0, 1].map(|end: usize| configs[end].attributes.send_psn.unwrap_or_default());
+        let indices = [0, 1].map(|end| match self.ends[end].index {
+            Some(index) => {
+                self.change(end, State::Reset, fabric);
+                index
+            }
+            None => self.create(end, &configs[end], fabric),
+        });
+        for end in 0..2 {
+            let mtu = configs[end].settings.port_mtu;
+            configs[end].set_peer(qpn(indices[1 - end]), psns[1 - end], mtu);
+            let peer = address(self.ends[1 - end].host);
+            let connected = fabric.with_host(HostId(self.ends[end].host as u32), |host, _| {
+                host.connect(indices[end], peer, &configs[end])
+            });
+            debug_assert!(matches!(connected, Some(Ok(()))), "{connected:?}");
+        }
+    }
+
+    fn create<T: EventLog>(
+        &mut self,
+        end: usize,
+        config: &QpConfig,
+        fabric: &mut Fabric<RdmaHost, T>,
+    ) -> usize {
+        let (service, largest) = (self.service, self.workload.largest);
+        let one = &mut self.ends[end];
+        let (shared, buffers) = (one.shared, &mut one.buffers);
+        let created = fabric.with_host(HostId(one.host as u32), |host, _| {
+            let rq = match (service, shared) {
+                (Service::Extended, _) => EndpointRq::Xrc,
+                (_, Some(srq)) => EndpointRq::Shared(srq),
+                _ => {
+                    let memory = &mut host.memory;
+                    buffers.get_or_insert_with(|| Buffers::new(memory, CAPACITY, largest));
+                    EndpointRq::Own(ReceiveQueue::new(CAPACITY))
+                }
+            };
+            host.create(rq, config)
+        });
+        one.index = created;
+        created.unwrap_or(0)
+    }
+
+    /// Changes the state of an end.
+    pub(super) fn change<T: EventLog>(
+        &mut self,
+        end: usize,
+        to: State,
+        fabric: &mut Fabric<RdmaHost, T>,
+    ) {
+        let one = &mut self.ends[end];
+        let Some(index) = one.index else { return };
+        fabric.with_host(HostId(one.host as u32), |host, _| host.change(index, to));
+        if to == State::Reset {
+            one.discard();
+        }
+    }
+
+    pub(super) fn destroy<T: EventLog>(&mut self, end: usize, fabric: &mut Fabric<RdmaHost, T>) {
+        let one = &mut self.ends[end];
+        let Some(index) = one.index.take() else { return };
+        fabric.with_host(HostId(one.host as u32), |host, _| {
+            host.destroy(index);
+            let endpoint = &mut host.endpoints[index];
+            endpoint.send_completions.clear();
+            endpoint.receive_completions.clear();
+        });
+        one.discard();
+    }
+
+    pub(super) fn post_receives<T: EventLog>(
+        &mut self,
+        end: usize,
+        fabric: &mut Fabric<RdmaHost, T>,
+        random: &mut Random,
+    ) {
+        let one = &mut self.ends[end];
+        let (Some(index), Some(buffers)) = (one.index, &mut one.buffers) else { return };
+        fabric.with_host(HostId(one.host as u32), |host, _| {
+            for _ in 0..random.between(1..=8) {
+                buffers.post(|request| host.post_receive(index, request));
+            }
+        });
+    }
+
+    /// Posts requests at an end. Returns how many.
+    pub(super) fn post<T: EventLog>(
+        &mut self,
+        end: usize,
+        fabric: &mut Fabric<RdmaHost, T>,
+        pools: &[Pool],
+        random: &mut Random,
+    ) -> usize {
+        if self.service == Service::Extended && end == 1 {
+            return 0;
+        }
+        let hosts = [self.ends[end].host, self.ends[1 - end].host];
+        let count = random.between(1..=4) as usize;
+        let (mut work, mut must_fail) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let (request, fails) = self.request([&pools[hosts[0]], &pools[hosts[1]]], random);
+            work.push(request);
+            must_fail.push(fails);
+        }
+        let one = &mut self.ends[end];
+        let Some(index) = one.index else { return 0 };
+        let at = fabric.now();
+        let ids: Vec<_> = work.iter().map(|request| request.id.0).collect();
+        let posted = fabric.with_host(HostId(one.host as u32), |host, _| host.post(index, work));
+        let posted = posted.unwrap_or(0);
+        let new = ids.into_iter().zip(must_fail).take(posted);
+        one.sends.extend(new.map(|(id, must_fail)| Posted { id, at, must_fail }));
+        posted
+    }
+
+    /// Draws a request, and whether its memory is gone already.
+    fn request(&mut self, pools: [&Pool; 2], random: &mut Random) -> (SendRequest, bool) {
+        let [ours, theirs] = pools.map(|pool| pool.choose(random));
+        let largest = pools[0].largest;
+        let most = if random.below(3) == 0 { largest } else { largest.min(500) };
+        let length = random.between(1..=most as u64) as usize;
+        let at = random.below((largest - length) as u64 + 1) as usize;
+        let counters = largest.next_multiple_of(8);
+        let slot = counters + 8 * random.below(COUNTERS as u64 / 8) as usize;
+        let remote = |at: usize| RemoteAddress {
+            address: VirtualAddress(BASE + at as u64),
+            key: theirs.rkey(),
+        };
+        let immediate = Some(Immediate(at as u32));
+        let kinds = if self.service == Service::Unreliable { 6 } else { 9 };
+        let is_atomic = |kind| kind == 8;
+        let kind = random.below(kinds);
+        let operation = match kind {
+            0..=2 => Operation::Send { immediate, invalidate: None },
+            3 | 4 => Operation::Write { remote: remote(at), immediate: None },
+            5 => Operation::Write { remote: remote(at), immediate },
+            6 | 7 => Operation::Read { remote: remote(at) },
+            _ => Operation::FetchAdd { remote: remote(slot), add: 1 },
+        };
+        let (at, length) = if is_atomic(kind) { (slot, 8) } else { (at, length) };
+        let sge = local(ours.lkey, at, length);
+        let id = self.next_id;
+        self.next_id += 1;
+        let data = Data::SgList(SgList::from(sge));
+        let mut request = SendRequest::new(WorkId(id), operation, data);
+        request.fence = random.below(8) == 0;
+        if self.service == Service::Extended {
+            request.receive_queue = Some(srq_number(XRC_SRQS[random.below(2) as usize]));
+        }
+        let uses_remote = kind >= 3 && self.service != Service::Unreliable;
+        let fails = ours.is_dead(at, length) || uses_remote && theirs.is_dead(at, length);
+        (request, fails)
+    }
+
+    /// Takes the completions of an end and verifies them.
+    pub(super) fn collect<T: EventLog>(
+        &mut self,
+        end: usize,
+        fabric: &mut Fabric<RdmaHost, T>,
+        shared: &mut [SharedReceives],
+        summary: &mut Summary,
+    ) -> Result<(), String> {
+        let one = &mut self.ends[end];
+        let Some(index) = one.index else { return Ok(()) };
+        let now = fabric.now();
+        let done = fabric.with_host(HostId(one.host as u32), |host, _| {
+            let endpoint = &mut host.endpoints[index];
+            let sent = std::mem::take(&mut endpoint.send_completions);
+            let received = std::mem::take(&mut endpoint.receive_completions);
+            for done in sent {
+                let posted = one.sends.pop_front().filter(|posted| posted.id == done.id.0);
+                let Some(posted) = posted else { return Err(format!("{done:?} is not the next")) };
+                if done.status == Status::Success {
+                    if one.failed {
+                        return Err(format!("{done:?} after an error"));
+                    }
+                    if posted.must_fail {
+                        return Err(format!("{done:?} of memory that was gone before"));
+                    }
+                    summary.succeeded += 1;
+                    summary.bytes += u64::from(done.length);
+                } else {
+                    one.failed = true;
+                    summary.fail(done.status);
+                }
+            }
+            for done in received {
+                let buffers = match &mut one.buffers {
+                    Some(buffers) => buffers,
+                    None => {
+                        let named =
+                            done.receive_queue.map(|named| (named.0 - srq_number(0).0) as usize);
+                        let srq = named.unwrap_or(RC_SRQ);
+                        let found = shared
+                            .iter_mut()
+                            .find(|one| one.host == index_of(host) && one.srq == srq);
+                        &mut found.ok_or_else(|| format!("{done:?} of an unknown SRQ"))?.buffers
+                    }
+                };
+                buffers.complete(&host.memory, &done)?;
+            }
+            if let (true, Some(buffers)) = (host.endpoints[index].in_error(), &one.buffers) {
+                if buffers.posted() > 0 {
+                    return Err(format!("{} receive requests were not flushed", buffers.posted()));
+                }
+            }
+            Ok(())
+        });
+        done.unwrap_or(Ok(()))?;
+        let late = one.sends.front().filter(|posted| now.since(posted.at) > BOUND);
+        match late {
+            Some(posted) => Err(format!(
+                "request {} was posted at {} and has not completed at {now}, {} requests are posted",
+                posted.id,
+                posted.at,
+                one.sends.len()
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a request failed since the last reset.
+    pub(super) fn has_failed(&self) -> bool {
+        self.ends.iter().any(|end| end.failed)
+    }
+
+    /// Describes the requests that have not completed.
+    pub(super) fn unfinished(&self) -> Option<String> {
+        let left: usize = self.ends.iter().map(|end| end.sends.len()).sum();
+        (left > 0).then(|| format!("{left} requests have not completed"))
+    }
+}
+
+impl End {
+    /// All requests were discarded.
+    fn discard(&mut self) {
+        self.sends.clear();
+        self.failed = false;
+        if let Some(buffers) = &mut self.buffers {
+            buffers.reset();
+        }
+    }
+}
+
+/// Returns the number of a host.
+fn index_of(host: &RdmaHost) -> usize {
+    (host.address.to_bits() - address(0).to_bits()) as usize
+}

@@ -1,0 +1,215 @@
+//! The regions and shared receive queues of a host whose memory changes while traffic runs.
+
+use std::collections::BTreeSet;
+
+use ferroce_proto::memory::AccessFlags;
+use ferroce_proto::work::{Completion, CompletionKind, ReceiveRequest, SgList, Status, WorkId};
+use ferroce_wire::number::{LKey, RKey};
+
+use super::{contents, pattern, read};
+use crate::event_log::EventLog;
+use crate::fabric::Fabric;
+use crate::host::HostId;
+use crate::random::Random;
+use crate::rdma::host::RdmaHost;
+use crate::rdma::memory::{PD, REMOTE, Regions, local};
+
+/// The bytes of a region behind the pattern that atomic operations change.
+pub(super) const COUNTERS: usize = 64;
+
+/// The contents of memory that no request may access any more.
+const DEAD: u8 = 0xee;
+
+/// Regions of a host that are registered at a time.
+const REGISTERED: usize = 3;
+
+/// A region, and which part of it is not accessible any more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Area {
+    region: usize,
+    pub(super) lkey: LKey,
+    dead: (usize, usize),
+}
+
+impl Area {
+    pub(super) fn rkey(&self) -> RKey {
+        RKey(self.lkey.0)
+    }
+
+    /// Whether an access to a part must fail.
+    pub(super) fn is_dead(&self, at: usize, length: usize) -> bool {
+        at < self.dead.1 && self.dead.0 < at + length
+    }
+}
+
+/// The regions of a host.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) largest: usize,
+    areas: Vec<Area>,
+}
+
+impl Pool {
+    pub(super) fn new(memory: &mut Regions, largest: u32) -> Self {
+        let mut pool = Self { largest: largest.max(8) as usize, areas: Vec::new() };
+        (0..REGISTERED).for_each(|_| pool.register(memory));
+        pool
+    }
+
+    fn length(&self) -> usize {
+        self.largest.next_multiple_of(8) + COUNTERS
+    }
+
+    fn register(&mut self, memory: &mut Regions) {
+        let mut bytes = contents(0, self.length());
+        let counters = bytes.len() - COUNTERS;
+        bytes[counters..].fill(0);
+        let access = REMOTE | AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND;
+        let region = memory.register(&bytes, PD, access);
+        self.areas.push(Area { region, lkey: memory.lkey(region), dead: (0, 0) });
+    }
+
+    /// Returns a region to access, which may be dead.
+    pub(super) fn choose(&self, random: &mut Random) -> Area {
+        let recent = self.areas.len() - REGISTERED;
+        let index = match random.below(24) {
+            0 if random.below(4) == 0 => random.below(self.areas.len() as u64) as usize,
+            _ => recent + random.below(REGISTERED as u64) as usize,
+        };
+        self.areas[index]
+    }
+
+    /// Deregisters a region, or unmaps a part of it, and registers another one.
+    pub(super) fn change(&mut self, memory: &mut Regions, unmaps: bool, random: &mut Random) {
+        let (length, recent) = (self.length(), self.areas.len() - REGISTERED);
+        let index = recent + random.below(REGISTERED as u64) as usize;
+        let area = &mut self.areas[index];
+        if unmaps {
+            let at = random.below(length as u64) as usize;
+            let end = at + 1 + random.below((length - at) as u64) as usize;
+            memory.unmap(area.region, at, end - at);
+            area.dead = (at, end);
+        } else {
+            memory.deregister(area.region);
+            area.dead = (0, length);
+        }
+        memory.write(area.region, area.dead.0, &vec![DEAD; area.dead.1 - area.dead.0]);
+        self.areas.swap(index, recent);
+        self.register(memory);
+    }
+
+    /// Describes the first wrong byte.
+    pub(super) fn verify(&self, memory: &Regions) -> Option<String> {
+        let counters = self.length() - COUNTERS;
+        self.areas.iter().find_map(|area| {
+            let found = &memory.regions[area.region].bytes;
+            let wrong = found.iter().enumerate().find(|&(at, &byte)| {
+                let dead = area.is_dead(at, 1);
+                if dead { byte != DEAD } else { at < counters && byte != pattern(at) }
+            });
+            let (at, byte) = wrong?;
+            let kind = if area.is_dead(at, 1) { "deregistered or unmapped" } else { "registered" };
+            Some(format!("{kind} region {} has {byte:#04x} at {at:#x}", area.region))
+        })
+    }
+}
+
+/// Receive requests with a buffer for each: the id is the number of the buffer.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    region: usize,
+    lkey: LKey,
+    largest: usize,
+    free: Vec<u64>,
+    posted: BTreeSet<u64>,
+}
+
+impl Buffers {
+    pub(super) fn new(memory: &mut Regions, count: usize, largest: u32) -> Self {
+        let largest = largest.max(8) as usize;
+        let region = memory.register(&vec![0; count * largest], PD, AccessFlags::LOCAL_WRITE);
+        let free = (0..count as u64).collect();
+        Self { region, lkey: memory.lkey(region), largest, free, posted: BTreeSet::new() }
+    }
+
+    /// Posts a request if there is a free buffer.
+    pub(super) fn post(&mut self, post: impl FnOnce(ReceiveRequest) -> bool) {
+        let Some(&id) = self.free.last() else { return };
+        let sge = local(self.lkey, id as usize * self.largest, self.largest);
+        if post(ReceiveRequest { id: WorkId(id), sg_list: SgList::from(sge) }) {
+            self.free.pop();
+            self.posted.insert(id);
+        }
+    }
+
+    /// All requests were discarded.
+    pub(super) fn reset(&mut self) {
+        self.free.extend(std::mem::take(&mut self.posted));
+    }
+
+    pub(super) fn posted(&self) -> usize {
+        self.posted.len()
+    }
+
+    /// Verifies a completion: its request was posted, and it has the whole message.
+    pub(super) fn complete(&mut self, memory: &Regions, done: &Completion) -> Result<(), String> {
+        if !self.posted.remove(&done.id.0) {
+            return Err(format!("receive request {} was not posted: {done:?}", done.id.0));
+        }
+        self.free.push(done.id.0);
+        if done.status != Status::Success || done.kind != CompletionKind::Receive {
+            return Ok(());
+        }
+        let Some(offset) = done.immediate else { return Err(format!("{done:?} of no message")) };
+        let (at, length) = (done.id.0 as usize * self.largest, done.length as usize);
+        match read(memory, self.region, at, length) == contents(offset.0 as usize, length) {
+            true => Ok(()),
+            false => Err(format!("wrong bytes were received: {done:?}")),
+        }
+    }
+}
+
+/// An SRQ of a host.
+#[derive(Debug)]
+pub(super) struct SharedReceives {
+    pub(super) host: usize,
+    pub(super) srq: usize,
+    pub(super) buffers: Buffers,
+}
+
+impl SharedReceives {
+    pub(super) fn new(host: usize, srq: usize, memory: &mut Regions, largest: u32) -> Self {
+        Self { host, srq, buffers: Buffers::new(memory, 32, largest) }
+    }
+
+    /// Posts requests, and arms the limit.
+    pub(super) fn fill<T: EventLog>(
+        &mut self,
+        fabric: &mut Fabric<RdmaHost, T>,
+        random: &mut Random,
+    ) {
+        let Self { srq, buffers, .. } = self;
+        fabric.with_host(HostId(self.host as u32), |host, _| {
+            let shared = &mut host.srqs[*srq];
+            for _ in 0..random.between(1..=8) {
+                buffers.post(|request| shared.queue.post(request).is_ok());
+            }
+            if shared.limit_events > 0 || shared.limit == 0 {
+                shared.limit = shared.queue.len() / 2;
+                shared.limit_events = 0;
+                shared.queue.arm_limit(shared.limit);
+            }
+        });
+    }
+
+    /// Verifies that the limit event is raised.
+    pub(super) fn verify<T: EventLog>(&self, fabric: &mut Fabric<RdmaHost, T>) -> Option<String> {
+        let shared = &fabric.host(HostId(self.host as u32))?.srqs[self.srq];
+        let (left, limit, events) = (shared.queue.len(), shared.limit, shared.limit_events);
+        let missed = left < limit && events == 0;
+        (missed || events > 1).then(|| {
+            let (host, srq) = (self.host, self.srq);
+            format!("host {host}, SRQ {srq}: {events} limit events, {left} left, limit {limit}")
+        })
+    }
+}

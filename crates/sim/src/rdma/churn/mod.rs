@@ -1,0 +1,218 @@
+//! Programs that create, connect, reset, reconnect and destroy queue pairs, and that deregister and unmap regions, at
+//! random while traffic runs.
+//!
+//! Every byte of a region that may be accessed is a function of its offset, and all requests keep offsets, so that memory
+//! shows what was written wherever it was written; memory that is deregistered or unmapped is filled with another byte,
+//! which must stay. The invariants:
+//!
+//! - a posted request completes or is flushed within [`BOUND`] unless its queue pair is reset or destroyed, in order;
+//! - a request that was posted after its region was deregistered or unmapped does not succeed;
+//! - a message is received whole, in a receive request that was posted and did not complete before;
+//! - in ERR, no request is left in the RQ;
+//! - an SRQ reports that its limit was reached;
+//! - nothing completes that belongs to a queue pair that was reset or destroyed;
+//! - when all queue pairs are destroyed, no credit is in use and nobody waits for it.
+
+mod connection;
+mod memory;
+
+use std::time::Duration;
+
+use ferroce_proto::qp::State;
+use ferroce_proto::time::Instant;
+
+use super::host::RdmaHost;
+use super::layout::{RC_SRQ, XRC_SRQS, address};
+use super::memory::Regions;
+use super::summary::Summary;
+use super::{Simulation, plan};
+use crate::event_log::EventLog;
+use crate::fabric::Fabric;
+use crate::host::HostId;
+use crate::limit::Outcome;
+use crate::random::Random;
+use connection::Connection;
+use memory::{Pool, SharedReceives};
+
+/// The longest time from the post of a request to its completion. Retries against a peer that is gone take 70 ms, and
+/// requests behind those of others wait as long.
+const BOUND: Duration = Duration::from_millis(400);
+
+/// Actions for each request of the workload.
+const ACTIONS: u32 = 8;
+
+/// The state of a run.
+struct Churn<'a, T: EventLog> {
+    simulation: &'a Simulation,
+    fabric: Fabric<RdmaHost, T>,
+    random: Random,
+    connections: Vec<Connection>,
+    pools: Vec<Pool>,
+    shared: Vec<SharedReceives>,
+    summary: Summary,
+    violations: Vec<String>,
+}
+
+/// Runs a simulation of [`Scenario::Churn`](crate::Scenario::Churn).
+pub(super) fn run<T: EventLog>(simulation: &Simulation, event_log: T) -> (Summary, T) {
+    let Simulation { scenario, seed, workload } = *simulation;
+    let count = workload.hosts.max(2);
+    let settings = scenario.settings(seed, count);
+    let mut random = Random::new(seed).stream("churn");
+    let mut churn = Churn {
+        simulation,
+        fabric: Fabric::with_event_log(seed, settings, event_log),
+        connections: Vec::new(),
+        pools: Vec::new(),
+        shared: Vec::new(),
+        summary: Summary::new(workload),
+        violations: Vec::new(),
+        random: random.stream("actions"),
+    };
+    for index in 0..count as usize {
+        let mut host = plan::host(index, seed, &workload);
+        host.batch = Duration::from_micros([0, 0, 5, 20][random.below(4) as usize]);
+        host.receive_limit = Some(64 << 10 << random.below(5));
+        host.memory.map();
+        churn.pools.push(Pool::new(&mut host.memory, workload.largest));
+        for srq in [RC_SRQ].into_iter().chain(XRC_SRQS) {
+            churn.shared.push(SharedReceives::new(index, srq, &mut host.memory, workload.largest));
+        }
+        // Addresses are distinct.
+        let _ = churn.fabric.add_host(host, &[address(index).into()]);
+    }
+    for number in 0..workload.connections as usize {
+        let connection = Connection::new(number, &workload, &mut churn.random);
+        churn.connections.push(connection);
+    }
+    churn.actions();
+    churn.end();
+    let Churn { fabric, mut summary, violations, .. } = churn;
+    summary.close(&fabric, violations);
+    (summary, fabric.into_event_log())
+}
+
+impl<T: EventLog> Churn<'_, T> {
+    /// Acts at random times.
+    fn actions(&mut self) {
+        let workload = self.simulation.workload;
+        for _ in 0..ACTIONS * workload.requests * workload.connections {
+            // Mostly less than a round trip, so that packets are in flight; sometimes more than the ACK timeout.
+            let longest = if self.random.below(16) == 0 { 5_000_000 } else { 30_000 };
+            let pause = Duration::from_nanos(self.random.between(1..=longest));
+            let until = self.fabric.now() + pause;
+            if !self.run(Some(until)) {
+                return;
+            }
+            self.act();
+        }
+    }
+
+    /// Runs until a time, or until no event is left, and verifies what has completed. Returns whether to go on.
+    fn run(&mut self, until: Option<Instant>) -> bool {
+        let outcome = match until {
+            Some(until) => self.fabric.run_to(until),
+            None => self.fabric.run(),
+        };
+        if matches!(outcome, Outcome::LimitReached(_)) {
+            self.violations.push(format!("the run did not end: {outcome}"));
+        }
+        for connection in &mut self.connections {
+            for end in 0..2 {
+                let found =
+                    connection.collect(end, &mut self.fabric, &mut self.shared, &mut self.summary);
+                if let (Err(what), true) = (found, self.violations.len() < 10) {
+                    let number = connection.number;
+                    self.violations.push(format!("connection {number}, end {end}: {what}"));
+                    if self.summary.suspects.is_empty() {
+                        (self.summary.suspects, self.summary.suspect_pairs) = connection.identity();
+                    }
+                }
+            }
+        }
+        for shared in &mut self.shared {
+            self.violations.extend(shared.verify(&mut self.fabric));
+        }
+        self.violations.is_empty()
+    }
+
+    fn act(&mut self) {
+        let Self { connections, pools, shared, fabric, random, .. } = self;
+        let index = random.below(connections.len() as u64) as usize;
+        let connection = &mut connections[index];
+        let end = random.below(2) as usize;
+        // What failed stays so for a while.
+        let kind =
+            if connection.has_failed() && random.below(4) == 0 { 10 } else { random.below(100) };
+        match kind {
+            0 | 1 => connection.change(end, State::Reset, fabric),
+            2 => connection.change(end, State::Error, fabric),
+            3 | 4 => connection.destroy(end, fabric),
+            5..=14 => connection.reconnect(fabric, random),
+            15..=19 => {
+                let host = random.below(pools.len() as u64) as usize;
+                let unmaps = random.below(3) == 0;
+                let pool = &mut pools[host];
+                fabric.with_host(HostId(host as u32), |host, _| {
+                    pool.change(&mut host.memory, unmaps, random);
+                });
+            }
+            20..=34 => {
+                let one = random.below(shared.len() as u64) as usize;
+                shared[one].fill(fabric, random);
+            }
+            35..=49 => connection.post_receives(end, fabric, random),
+            _ => {
+                let posted = connection.post(end, fabric, pools, random);
+                self.summary.requests += posted as u64;
+            }
+        }
+    }
+
+    /// Lets everything complete, destroys all queue pairs, and verifies what is left.
+    fn end(&mut self) {
+        if !self.violations.is_empty() || !self.run(None) {
+            return;
+        }
+        for connection in &mut self.connections {
+            if let Some(what) = connection.unfinished() {
+                self.violations
+                    .push(format!("connection {}: {what} at the end", connection.number));
+                (self.summary.suspects, self.summary.suspect_pairs) = connection.identity();
+            }
+            (0..2).for_each(|end| connection.destroy(end, &mut self.fabric));
+        }
+        self.run(None);
+        for (number, pool) in self.pools.iter().enumerate() {
+            let violations = &mut self.violations;
+            self.fabric.with_host(HostId(number as u32), |host, _| {
+                if let (in_use, waiting @ 1..) | (in_use @ 1.., waiting) = host.credit() {
+                    violations.push(format!(
+                        "host {number}: {in_use} bytes of credit in use and {waiting} QPs waiting for it without a QP"
+                    ));
+                }
+                host.memory.collect();
+                let found = pool.verify(&host.memory);
+                violations.extend(found.map(|what| format!("host {number}: {what}")));
+                self.summary.damaged += host.damaged;
+            });
+        }
+    }
+}
+
+/// The byte at an offset of every region.
+fn pattern(offset: usize) -> u8 {
+    (offset ^ (offset >> 8).wrapping_mul(0x9d)) as u8
+}
+
+/// The bytes of a region from an offset on.
+fn contents(offset: usize, length: usize) -> Vec<u8> {
+    (offset..offset + length).map(pattern).collect()
+}
+
+/// Reads memory of a region.
+fn read(memory: &Regions, region: usize, offset: usize, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    memory.read(region, offset, &mut bytes);
+    bytes
+}
