@@ -552,7 +552,6 @@ impl QueuePair {
         budget: &mut Budget,
         memory: &mut M,
     ) -> Option<Transmit<'_>> {
-        self.requester.over_budget = InFlight::NONE;
         if core::mem::take(&mut self.notify) {
             self.counters.get_mut().np_cnp_sent += 1;
             return Some(self.notification());
@@ -562,6 +561,8 @@ impl QueuePair {
         if self.responder.wants_to_send() && !acks_follow && !self.pace_response(now) {
             return self.responder.poll_transmit(&self.config, max_run);
         }
+        // Not before: a request that was held back still is when a response goes first.
+        self.requester.over_budget = InFlight::NONE;
         if self.fault.is_some() {
             return None;
         }
