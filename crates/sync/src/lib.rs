@@ -1,10 +1,11 @@
-//! What the threads of a process meet in, and nothing else: the unsafe code of concurrency, checked by loom.
+//! What the threads of a process and the two sides of a ring meet in, and nothing else: the unsafe code of concurrency, checked by loom.
 //!
 //! - [`Mutex`]: a mutex that is unlocked without a locked instruction.
 //! - [`Owned`]: a value that one thread owns at a time, and that no thread waits for.
 //! - [`PostedQueue`]: objects with something to do, queued by threads that do not own what serves them.
 //! - [`CompletionRing`]: the entries of a completion queue, and whether the next one raises an event.
 //! - [`Signals`]: what the device thread and the threads that use the device tell each other, so that no wakeup is lost.
+//! - [`RingControl`]: the head, tail and flags of a ring between two processes.
 //! - [`asymmetric_fence`]: a pair of fences of which one is free.
 //!
 //! This crate knows no packet, queue pair or device, and makes two system calls: futex(2) and membarrier(2). It knows no
@@ -23,10 +24,12 @@ mod models;
 mod mutex;
 mod owned;
 mod posted;
+mod ring_control;
 mod signals;
 
 pub use completion_ring::{CompletionRing, Full, Observer};
 pub use mutex::{Mutex, MutexGuard};
 pub use owned::{Guard, Owned, Requests};
 pub use posted::{PostedQueue, QueuedMark};
+pub use ring_control::RingControl;
 pub use signals::{Mode, NEVER, Signals, Wake};

@@ -4,6 +4,8 @@ use std::io;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ferroce_sync::RingControl;
+
 use super::memory::{RingFile, RingMemory};
 use super::{ALIGNMENT, Broken, HEADER, MARK_BIT, record_length};
 
@@ -104,7 +106,7 @@ impl Consumer {
     /// Whether there are no records.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        let tail = self.memory.control().map(super::Control::tail);
+        let tail = self.memory.control().map(RingControl::tail);
         tail.is_none_or(|tail| tail == self.head.load(Ordering::Relaxed))
     }
 
@@ -219,12 +221,12 @@ impl Consumer {
     /// Whether the producer is not preparing a record. If so, and if the ring is empty after this call, then records that
     /// appear later have a later timestamp than the caller read from the clock before this call ([`super::Producer::begin`]).
     pub fn is_idle(&self) -> bool {
-        self.memory.control().is_none_or(super::Control::is_idle)
+        self.memory.control().is_none_or(RingControl::is_idle)
     }
 
     /// How many records the producer has dropped for lack of space.
     pub fn dropped(&self) -> u64 {
-        self.memory.control().map_or(0, super::Control::dropped)
+        self.memory.control().map_or(0, RingControl::dropped)
     }
 
     /// Releases the space of the records taken. Returns whether the producer has to be woken.

@@ -4,10 +4,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 
+use ferroce_sync::RingControl;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use super::{ALIGNMENT, Control};
+use super::ALIGNMENT;
 use crate::net::device_fd;
 use crate::signal::without_file_size_signal;
 
@@ -129,12 +130,12 @@ impl RingMemory {
 
     /// Head, tail and flags. `None` in a forked child.
     #[inline]
-    pub(super) fn control(&self) -> Option<&Control> {
+    pub(super) fn control(&self) -> Option<&RingControl> {
         if self.is_lost() {
             return None;
         }
         // SAFETY: the first page is mapped, aligned, and consists of atomics, for which every value is valid.
-        Some(unsafe { self.address.cast::<Control>().as_ref() })
+        Some(unsafe { self.address.cast::<RingControl>().as_ref() })
     }
 
     /// The address of a position. `size` bytes are mapped from there on.

@@ -8,12 +8,11 @@
 //! ([`Broken`]), so a malicious process can end its own connection but do no other harm.
 //!
 //! # Layout
-//! One page with head, tail and flags (`Control`), then the records. Positions count all bytes ever written or read;
+//! One page with head, tail and flags (`RingControl`), then the records. Positions count all bytes ever written or read;
 //! their low bits are the offset in the ring. A record starts with its length in four bytes and a mark, and takes a
 //! multiple of 64 bytes. The records are mapped twice in a row, so that each one is contiguous.
 
 mod consumer;
-mod control;
 mod memory;
 mod producer;
 
@@ -21,8 +20,6 @@ pub use consumer::{Consumer, SharedBytes, Taken};
 pub(crate) use memory::MAX_SIZE;
 pub use memory::RingFile;
 pub use producer::Producer;
-
-use control::Control;
 
 /// Records begin at multiples of this: a cache line, so that two records never share one.
 const ALIGNMENT: usize = 64;
@@ -42,5 +39,5 @@ const fn record_length(data: usize) -> usize {
     (HEADER + data).next_multiple_of(ALIGNMENT)
 }
 
-#[cfg(all(test, not(ferroce_loom)))]
+#[cfg(test)]
 mod tests;

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use ferroce_sync::RingControl;
+
 use super::memory::{RingFile, RingMemory};
 use super::{Broken, HEADER, MARK_BIT, record_length};
 
@@ -123,7 +125,7 @@ impl Producer {
 
     /// Whether the consumer has not yet woken this process after [`Producer::wait_for_room`].
     pub fn awaits_room(&self) -> bool {
-        self.memory.control().is_some_and(super::Control::awaits_space)
+        self.memory.control().is_some_and(RingControl::awaits_space)
     }
 
     /// Announces a record before its timestamp is read from the clock: see [`super::Consumer::is_idle`]. Ended by [`Producer::end`].

@@ -1,4 +1,7 @@
-//! The head and tail of a ring, and how its two sides wake each other.
+//! The head and tail of a ring between two processes, and how its two sides wake each other.
+//!
+//! It lies in memory that both processes map. Neither trusts the other: any value may be in it at any time, and the ring
+//! (`ferroce_sys::ring`) validates what it reads.
 //!
 //! A side that is about to sleep sets a flag and then checks the other side's position again; the other side stores its
 //! position and then checks the flag. Each has a full fence between the two steps, so at least one sees the other's
@@ -17,7 +20,7 @@ struct Line<T>(T);
 /// The first bytes of the shared memory. New memory is zeroed, which is an empty ring.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Control {
+pub struct RingControl {
     /// How many bytes were written and published.
     tail: Line<AtomicU64>,
     /// How many of them were read and released.
@@ -33,56 +36,65 @@ pub(super) struct Control {
 }
 
 /// For the producer.
-impl Control {
+impl RingControl {
     /// Publishes everything before `tail`. Returns whether the consumer has to be woken.
     #[inline]
-    pub(super) fn publish(&self, tail: u64) -> bool {
+    pub fn publish(&self, tail: u64) -> bool {
         self.tail.0.store(tail, Ordering::Release);
         fence(Ordering::SeqCst);
         is_set(&self.consumer_sleeps.0) && self.consumer_sleeps.0.swap(0, Ordering::AcqRel) != 0
     }
 
+    /// How many bytes were read and released.
     #[inline]
-    pub(super) fn head(&self) -> u64 {
+    pub fn head(&self) -> u64 {
         self.head.0.load(Ordering::Acquire)
     }
 
-    /// Requests a wakeup when there is space. The caller reads [`Control::head`] afterwards.
-    pub(super) fn wait_for_space(&self) {
+    /// Requests a wakeup when there is space. The caller reads [`RingControl::head`] afterwards.
+    #[inline]
+    pub fn wait_for_space(&self) {
         self.producer_waits.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// Whether the producer has not been woken yet.
-    pub(super) fn awaits_space(&self) -> bool {
+    #[inline]
+    pub fn awaits_space(&self) -> bool {
         is_set(&self.producer_waits.0)
     }
 
     /// Marks the start of a record. The caller reads the clock afterwards.
-    pub(super) fn begin(&self) {
+    #[inline]
+    pub fn begin(&self) {
         self.producer_writes.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// Marks the end of a record, which was published or dropped.
-    pub(super) fn end(&self) {
+    #[inline]
+    pub fn end(&self) {
         self.producer_writes.0.store(0, Ordering::Release);
     }
 
-    pub(super) fn count_dropped(&self) {
+    /// Counts a record that was dropped for lack of space.
+    #[inline]
+    pub fn count_dropped(&self) {
         self.dropped.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// For the consumer.
-impl Control {
+impl RingControl {
+    /// How many bytes were published.
     #[inline]
-    pub(super) fn tail(&self) -> u64 {
+    pub fn tail(&self) -> u64 {
         self.tail.0.load(Ordering::Acquire)
     }
 
     /// Releases everything before `head`. Returns whether the producer has to be woken.
-    pub(super) fn release(&self, head: u64) -> bool {
+    #[inline]
+    pub fn release(&self, head: u64) -> bool {
         self.head.0.store(head, Ordering::Release);
         fence(Ordering::SeqCst);
         is_set(&self.producer_waits.0) && self.producer_waits.0.swap(0, Ordering::AcqRel) != 0
@@ -90,22 +102,26 @@ impl Control {
 
     /// Releases everything before `head`, when the producer need not be woken yet.
     #[inline]
-    pub(super) fn give_back(&self, head: u64) {
+    pub fn give_back(&self, head: u64) {
         self.head.0.store(head, Ordering::Release);
     }
 
-    /// Whether no record is being prepared. The caller has read the clock before and reads [`Control::tail`] afterwards.
-    pub(super) fn is_idle(&self) -> bool {
+    /// Whether no record is being prepared. The caller has read the clock before and reads [`RingControl::tail`] afterwards.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
         fence(Ordering::SeqCst);
         self.producer_writes.0.load(Ordering::Acquire) == 0
     }
 
-    pub(super) fn dropped(&self) -> u64 {
+    /// The number of records that were dropped.
+    #[inline]
+    pub fn dropped(&self) -> u64 {
         self.dropped.0.load(Ordering::Relaxed)
     }
 
-    /// Requests a wakeup when there is a record. The caller reads [`Control::tail`] afterwards.
-    pub(super) fn sleep(&self) {
+    /// Requests a wakeup when there is a record. The caller reads [`RingControl::tail`] afterwards.
+    #[inline]
+    pub fn sleep(&self) {
         self.consumer_sleeps.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
@@ -123,8 +139,8 @@ mod models {
 
     use super::*;
 
-    fn control() -> Control {
-        Control {
+    fn control() -> RingControl {
+        RingControl {
             tail: Line(AtomicU64::new(0)),
             head: Line(AtomicU64::new(0)),
             consumer_sleeps: Line(AtomicU32::new(0)),
