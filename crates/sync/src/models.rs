@@ -136,18 +136,35 @@ pub(crate) fn explore(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Two threads post to one queue pair: every request is sent by one of them, or the device thread is woken.
+/// Two threads use one queue pair at the same time. The second one returns how many of its requests have to be sent then.
+fn explore_two(
+    unacknowledged: bool,
+    one: fn(&Device, &Handle),
+    other: fn(&Device, &Handle) -> u32,
+) {
+    explore(move || {
+        let (device, queue_pair) = (Device::new(), Handle::default());
+        queue_pair.state.lock().unwrap().unacknowledged = unacknowledged;
+        let first = {
+            let (device, queue_pair) = (Arc::clone(&device), Arc::clone(&queue_pair));
+            thread::spawn(move || one(&device, &queue_pair))
+        };
+        let count = other(&device, &queue_pair);
+        first.join().unwrap();
+        assert!(device.serves(&queue_pair, count), "not sent");
+    });
+}
+
+fn post(device: &Device, queue_pair: &Handle) {
+    device.post(queue_pair);
+}
+
+/// Every request is sent by one of the threads, or the device thread is woken.
 #[test]
 fn a_posted_request_is_sent() {
-    explore(|| {
-        let (device, queue_pair) = (Device::new(), Handle::default());
-        let other = {
-            let (device, queue_pair) = (Arc::clone(&device), Arc::clone(&queue_pair));
-            thread::spawn(move || device.post(&queue_pair))
-        };
-        device.post(&queue_pair);
-        other.join().unwrap();
-        assert!(device.serves(&queue_pair, 2), "not sent");
+    explore_two(false, post, |device, queue_pair| {
+        device.post(queue_pair);
+        2
     });
 }
 
@@ -169,31 +186,14 @@ fn every_posted_request_is_sent() {
 /// A request is held back because an ACK will come, and that ACK comes now: the pass that handles it sends the request.
 #[test]
 fn a_held_request_is_sent() {
-    explore(|| {
-        let (device, queue_pair) = (Device::new(), Handle::default());
-        queue_pair.state.lock().unwrap().unacknowledged = true;
-        let other = {
-            let (device, queue_pair) = (Arc::clone(&device), Arc::clone(&queue_pair));
-            thread::spawn(move || device.post_and_hold(&queue_pair))
-        };
-        device.receive_ack(&queue_pair);
-        other.join().unwrap();
-        assert!(device.serves(&queue_pair, 1), "not sent");
+    explore_two(true, Device::post_and_hold, |device, queue_pair| {
+        device.receive_ack(queue_pair);
+        1
     });
 }
 
 /// One thread holds a request back, and another posts one that is to be sent now.
 #[test]
 fn a_request_beside_a_held_one_is_sent() {
-    explore(|| {
-        let (device, queue_pair) = (Device::new(), Handle::default());
-        queue_pair.state.lock().unwrap().unacknowledged = true;
-        let other = {
-            let (device, queue_pair) = (Arc::clone(&device), Arc::clone(&queue_pair));
-            thread::spawn(move || device.post_and_hold(&queue_pair))
-        };
-        let count = device.post(&queue_pair);
-        other.join().unwrap();
-        assert!(device.serves(&queue_pair, count), "not sent");
-    });
+    explore_two(true, Device::post_and_hold, Device::post);
 }
