@@ -227,11 +227,18 @@ impl<Q: Handle, R: Copy> Credit<Q, R> {
         self.pools.waiting() + self.windows.waiting() + self.room.waiting()
     }
 
-    /// Panics if credit is in use that no member is charged with, if a QP waits without its mark, or if it waits although
-    /// there is credit. To be called between the events of QPs, not between [`Credit::budget`] and [`Credit::update`].
+    /// Panics if credit is in use that no member is charged with, if a QP waits without its mark, if it waits although there
+    /// is credit, or if pools and windows differ in what is in flight to a receiver. To be called between the events of QPs, not between [`Credit::budget`] and [`Credit::update`].
     pub fn check_invariants(&self) {
         self.pools.check_invariants();
         self.windows.check_invariants();
         self.room.check_invariants();
+        for (receiver, in_flight) in self.windows.receivers() {
+            let counted = self.pools.unacknowledged(receiver);
+            assert_eq!(
+                counted as u64, in_flight,
+                "bytes without ACKs to {receiver:?}, and counted"
+            );
+        }
     }
 }

@@ -269,6 +269,11 @@ impl<Q: Handle> Pools<Q> {
         waiting.state.store(NOT_WAITING, Ordering::Relaxed);
     }
 
+    /// The bytes of UC and UD that are counted for a receiver.
+    pub(super) fn unacknowledged(&self, receiver: Receiver) -> usize {
+        self.ids.get(&receiver).map_or(0, |id| self.pools[id.0].unacknowledged)
+    }
+
     pub(super) fn in_use(&self) -> usize {
         self.pools.iter().map(|pool| pool.used + pool.reserved).sum()
     }

@@ -210,6 +210,11 @@ impl<Q: Handle, R: Copy> Windows<Q, R> {
         opened
     }
 
+    /// All receivers, and the bytes in flight to each.
+    pub(super) fn receivers(&self) -> impl Iterator<Item = (Receiver, u64)> {
+        self.windows.keys().map(|&receiver| (receiver, self.in_flight(receiver)))
+    }
+
     /// The number of QPs that wait.
     pub(super) fn waiting(&self) -> usize {
         self.windows.values().map(|window| window.waiting.len()).sum()

@@ -1,7 +1,7 @@
 use std::rc::Rc;
 
 use super::*;
-use crate::testing::{QueuePair, queue_pair};
+use crate::testing::{QueuePair, queue_pair, queue_pairs};
 
 fn pool(full: usize) -> (Pool<Rc<QueuePair>>, Rc<QueuePair>) {
     (Pool::new(full, RESUMED), queue_pair(1))
@@ -63,4 +63,22 @@ fn an_idle_pool_takes_a_request_larger_than_itself() {
     assert_eq!(pool.free(), 2 * PACKET - 1);
     pool.charge(&member, 1, 5 * PACKET);
     assert_eq!(pool.free(), 0);
+}
+
+#[test]
+fn a_queue_pair_gets_no_credit_before_those_that_wait() {
+    let [first, second, third] = &queue_pairs(3)[..] else { unreachable!() };
+    let (mut pool, mut schedule) = (Pool::new(4 * PACKET, RESUMED), Schedule::default());
+    assert_eq!(pool.take(first, 0), 4 * PACKET, "on its own, it may fill the pool");
+    pool.charge(first, 0, 3 * PACKET);
+    second.marks().credit.state.store(WAITING, Ordering::Relaxed);
+    pool.waiting.push_back((second.clone(), 2 * PACKET));
+    pool.resume(&mut schedule);
+    assert_eq!((schedule.pop().is_some(), pool.take(third, 0)), (false, 0), "less is free");
+    pool.charge(first, 3 * PACKET, 2 * PACKET);
+    pool.resume(&mut schedule);
+    assert_eq!(schedule.pop().map(|resumed| resumed.number()), Some(second.number()));
+    assert_eq!(pool.take(third, 0), 0, "what is free is set aside");
+    let reserved = second.marks().credit.take_reserved().peer;
+    assert_eq!((reserved, pool.take(second, reserved)), (2 * PACKET, 2 * PACKET));
 }

@@ -99,6 +99,23 @@ fn a_probe_is_repeated_and_then_given_up() {
 }
 
 #[test]
+fn queue_pairs_that_could_send_nothing_are_resumed_first() {
+    let all = queue_pairs(4);
+    let (mut windows, mut schedule) = (windows(), Schedule::default());
+    fill(&mut windows, at(0));
+    let mut waits = [None; 4];
+    for (number, sent) in [(0, true), (1, false), (2, true), (3, false)] {
+        assert!(windows.must_wait(RECEIVER, 0, &all[number], &mut waits[number], sent));
+        assert!(windows.must_wait(RECEIVER, 0, &all[number], &mut waits[number], sent));
+    }
+    windows.leave(&all[1], &mut waits[1]);
+    assert!(windows.must_wait(RECEIVER, 0, &all[1], &mut waits[1], false));
+    windows.handle_probe_ack(RECEIVER, 0, at(1), &mut schedule);
+    let resumed = std::iter::from_fn(|| schedule.pop()).map(|one| one.number().0);
+    assert_eq!(resumed.collect::<Vec<_>>(), [3, 1, 0, 2]);
+}
+
+#[test]
 fn malformed_probes_are_ignored() {
     let parse = |bytes: &[u8]| Message::parse(&Packet::parse(bytes).unwrap());
     let mut bytes = [&probe::probe(1, RECEIVER, 1)[..], &[0; 4]].concat();
