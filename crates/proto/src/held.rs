@@ -27,8 +27,9 @@ impl HeldPacket {
     }
 }
 
-/// Payload bytes that a QP holds. What is behind is dropped, and RC asks for it again.
-const MAX_HELD: usize = 256 * 1024;
+/// Bytes that a QP holds. What is behind is dropped, and RC asks for it again. More than the usual window of a peer, and than
+/// the receive buffer of a socket holds for one, since UC has no window.
+const MAX_HELD: usize = 1024 * 1024;
 
 /// Headers of a held packet, for packets without payload.
 const OVERHEAD: usize = 256;

@@ -1,11 +1,17 @@
 //! Registered memory of a simulated host: the registry that the library uses, with seeded keys and fixed addresses, so
 //! that equal seeds give equal bytes on the wire.
 
+mod slow;
+
 use std::sync::Arc;
 
 use ferroce_memory::{AddressRange, Buffer, Change, Registry, WindowKind};
-use ferroce_proto::memory::{AccessFlags, PdId, Sge};
+use ferroce_proto::memory::{AccessFlags, Finished, PdId, Sge};
+use ferroce_proto::time::Instant;
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
+
+use crate::random::Random;
+use slow::{HostMemory, Slow};
 
 /// The PD of nearly everything on a simulated host.
 pub(super) const PD: PdId = PdId(1);
@@ -36,6 +42,7 @@ pub(super) const fn unknown(key: u32) -> u32 {
 #[derive(Debug)]
 pub(super) struct Regions {
     registry: Registry,
+    slow: Slow,
     /// The memory of regions before [`Regions::map`].
     none: Arc<Buffer>,
     pub(super) regions: Vec<Region>,
@@ -55,12 +62,39 @@ impl Regions {
     /// Creates a registry for about this many regions and windows.
     pub(super) fn new(seed: u64, slots: u32) -> Self {
         let none = Arc::new(Buffer::new(0).expect("the system maps a page"));
-        Self { registry: Registry::small(seed, slots), none, regions: Vec::new() }
+        let registry = Registry::small(seed, slots);
+        Self { registry, slow: Slow::default(), none, regions: Vec::new() }
+    }
+
+    /// Draws whether accesses take time, and how long.
+    pub(super) fn slow_down(&mut self, random: Random) {
+        self.slow = Slow::new(random);
     }
 
     /// The memory as transports access it.
-    pub(super) fn access(&self) -> &Registry {
+    pub(super) fn access(&mut self, now: Instant) -> HostMemory<'_> {
+        HostMemory { registry: &self.registry, slow: &mut self.slow, now }
+    }
+
+    /// The regions and windows.
+    pub(super) fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// How many accesses took time.
+    #[cfg(test)]
+    pub(super) fn begun(&self) -> u64 {
+        self.slow.begun
+    }
+
+    /// When the next access finishes.
+    pub(super) fn next_finish(&self) -> Option<Instant> {
+        self.slow.next_finish()
+    }
+
+    /// Finishes the next access that is due.
+    pub(super) fn finish(&mut self, now: Instant) -> Option<Finished> {
+        self.slow.finish(now, &self.registry)
     }
 
     /// Adds a region, which has no memory until [`Regions::map`], and returns its index.

@@ -164,6 +164,10 @@ impl Simulation {
         for host in &mut hosts {
             host.batch = Duration::from_micros([0, 0, 5, 20][random.below(4) as usize]);
         }
+        let random = Random::new(self.seed).stream("memory");
+        for (number, host) in hosts.iter_mut().enumerate() {
+            host.memory.slow_down(random.substream(number as u64));
+        }
         if self.workload.posting == Posting::Lists {
             let random = Random::new(self.seed).stream("posting");
             for (number, host) in hosts.iter_mut().enumerate() {

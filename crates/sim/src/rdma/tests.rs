@@ -1,6 +1,7 @@
 //! Random programs over all scenarios, services and set-up methods.
 
 mod held;
+mod memory;
 mod recovery;
 
 use ferroce_proto::work::Status;

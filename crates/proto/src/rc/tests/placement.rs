@@ -186,16 +186,16 @@ fn a_repeated_atomic_operation_is_executed_once() {
 #[test]
 fn packets_beyond_the_limit_are_asked_for() {
     let mut pair = Pair::with(1, Faults::default(), 4096, |config| {
-        config.congestion = crate::congestion::Congestion::Window(4 << 20);
+        config.congestion = crate::congestion::Congestion::Unlimited;
         config.timeout = None;
     });
     pair.hosts[1].memory.pend(1, 1000, Duration::from_secs(3600));
     pair.hosts[1].memory.pending.shortest = Duration::from_secs(3600);
-    post(&mut pair, (0..100).map(|id| write(id, 4096)));
+    post(&mut pair, (0..300).map(|id| write(id, 4096)));
     assert_eq!(open(&pair, 1), 1);
     pair.hosts[1].memory.pending.chance = 0;
     finish(&mut pair, 1, 0);
-    assert_eq!(statuses(&pair), Vec::from_iter((0..100).map(|id| (id, Status::Success))));
+    assert_eq!(statuses(&pair), Vec::from_iter((0..300).map(|id| (id, Status::Success))));
     let naks = syndromes(&pair).into_iter().filter(|kind| matches!(kind, SyndromeKind::Nak(_)));
     assert_eq!(naks.collect::<Vec<_>>(), [SyndromeKind::Nak(NakCode::PsnSequenceError)]);
 }

@@ -68,17 +68,17 @@ fn repeated_packets_change_nothing() {
 
 #[test]
 fn packets_beyond_the_limit_are_lost() {
-    let mut pair = Pair::with(1, 4096, |config| config.send_capacity = 200);
+    let mut pair = Pair::with(1, 4096, |config| config.send_capacity = 250);
     pair.to.memory.pend(1, 1000, Duration::ZERO);
-    (0..100).for_each(|id| pair.post_receive(id, RECEIVED, 4096));
-    (0..100).for_each(|id| pair.post(send(id, 4096)));
+    (0..250).for_each(|id| pair.post_receive(id, RECEIVED, 4096));
+    (0..250).for_each(|id| pair.post(send(id, 4096)));
     let packets = pair.packets();
     pair.deliver(&packets);
     pair.to.memory.pending.chance = 0;
     pair.finish(0);
     let received = pair.received().len();
-    assert!((50..70).contains(&received), "{received}");
-    pair.post(send(100, 8));
+    assert!((230..250).contains(&received), "{received}");
+    pair.post(send(250, 8));
     let packets = pair.packets();
     pair.deliver(&packets);
     assert_eq!(pair.received().len(), 1, "the next one arrives");

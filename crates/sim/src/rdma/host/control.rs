@@ -61,7 +61,7 @@ impl RdmaHost {
         let endpoint = &mut endpoints[index];
         if endpoint.qp.take().is_some() {
             credit.leave(&endpoint.core, &mut endpoint.membership, schedule);
-            memory.access().forget_queue_pair(super::qpn(index));
+            memory.registry().forget_queue_pair(super::qpn(index));
         }
     }
 

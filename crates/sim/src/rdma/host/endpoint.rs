@@ -244,7 +244,7 @@ impl Endpoint {
     }
 
     /// Returns how many requests are held back although nothing will send them: neither is the QP to be polled, nor is
-    /// an ACK due or a timer armed, so they would wait for another call of the program.
+    /// an ACK due, an access to memory unfinished or a timer armed, so they would wait for another call of the program.
     pub(in crate::rdma) fn stranded(&self) -> Option<usize> {
         let held = self.poster.as_ref()?.waiting();
         // In the error state, they were flushed.
@@ -252,8 +252,14 @@ impl Endpoint {
             return None;
         }
         let timed = self.qp_timeout().is_some_and(|deadline| self.membership.is_armed(deadline));
-        let bounded = timed || self.qp.as_ref().is_some_and(QueuePair::awaits_ack);
+        let acknowledged = self.qp.as_ref().is_some_and(QueuePair::awaits_ack);
+        let bounded = timed || acknowledged || self.unfinished() > 0;
         Some(held).filter(|_| !bounded)
+    }
+
+    /// Number of accesses to memory that have not finished.
+    pub(in crate::rdma) fn unfinished(&self) -> usize {
+        self.qp.as_ref().map_or(0, QueuePair::unfinished)
     }
 
     fn state(&self) -> State {

@@ -15,6 +15,7 @@ use ferroce_device::schedule::Schedule;
 use ferroce_proto::budget::Budget;
 use ferroce_proto::congestion::cost;
 use ferroce_proto::endpoint::InboundPacket;
+use ferroce_proto::held::HeldPacket;
 use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
@@ -138,18 +139,6 @@ impl RdmaHost {
     fn deliver(&mut self, now: Instant, index: usize, received: &ReceivedPacket<'_>) {
         let Some(endpoint) = self.endpoints.get_mut(index) else { return };
         let packet = &received.packet;
-        let queue = match (&mut endpoint.rq, packet.extensions.xrceth) {
-            (EndpointRq::Own(queue), _) => Some(queue),
-            (EndpointRq::Shared(index), _) => {
-                self.srqs.get_mut(*index).map(|shared| &mut shared.queue)
-            }
-            (EndpointRq::Xrc, Some(header)) => {
-                let named = header.receive_queue.0.wrapping_sub(FIRST_SRQN) as usize;
-                self.srqs.get_mut(named).map(|shared| &mut shared.queue)
-            }
-            (EndpointRq::Xrc, None) => None,
-        };
-        let Some(qp) = &mut endpoint.qp else { return };
         let envelope = ud::Envelope {
             destination: Gid::from_ip(Ipv4Addr::from(received.ip.destination.0).into()),
             header: Some(received.route_header()),
@@ -161,8 +150,26 @@ impl RdmaHost {
             marked: received.marked,
             envelope: &envelope,
         };
-        qp.handle_packet(&inbound, queue, &mut self.memory.access());
-        endpoint.packet_received = true;
+        endpoint.packet_received |= endpoint.qp.is_some();
+        self.deliver_packet(index, &inbound);
+    }
+
+    /// Passes a packet to the QP of an endpoint, with the receive queue that it names.
+    fn deliver_packet(&mut self, index: usize, inbound: &InboundPacket<'_>) {
+        let endpoint = &mut self.endpoints[index];
+        let queue = match (&mut endpoint.rq, inbound.packet.extensions.xrceth) {
+            (EndpointRq::Own(queue), _) => Some(queue),
+            (EndpointRq::Shared(index), _) => {
+                self.srqs.get_mut(*index).map(|shared| &mut shared.queue)
+            }
+            (EndpointRq::Xrc, Some(header)) => {
+                let named = header.receive_queue.0.wrapping_sub(FIRST_SRQN) as usize;
+                self.srqs.get_mut(named).map(|shared| &mut shared.queue)
+            }
+            (EndpointRq::Xrc, None) => None,
+        };
+        let Some(qp) = &mut endpoint.qp else { return };
+        qp.handle_packet(inbound, queue, &mut self.memory.access(inbound.time));
         let (core, pending) = (&endpoint.core, qp.pending());
         self.schedule.received(core, pending);
         self.schedule.set_timer(core, &mut endpoint.membership, qp.poll_timeout());
@@ -170,6 +177,33 @@ impl RdmaHost {
         for shared in &mut self.srqs {
             shared.limit_events += u32::from(shared.queue.poll_limit());
         }
+    }
+
+    /// Finishes the accesses to memory that are due, and handles the packets that waited for them.
+    fn finish_accesses(&mut self, now: Instant) {
+        while let Some(finished) = self.memory.finish(now) {
+            let index = finished.queue_pair.0.wrapping_sub(FIRST_QPN) as usize;
+            let Some(endpoint) = self.endpoints.get_mut(index) else { continue };
+            let Some(qp) = &mut endpoint.qp else { continue };
+            qp.handle_finished(&finished);
+            self.schedule.push(Arc::clone(&endpoint.core));
+            self.update(index);
+            while let Some(held) = self.take_held(now, index) {
+                let inbound = InboundPacket {
+                    time: now,
+                    packet: &held.packet(),
+                    packets: held.packets,
+                    marked: false,
+                    envelope: &ud::Envelope::default(),
+                };
+                self.deliver_packet(index, &inbound);
+            }
+        }
+    }
+
+    fn take_held(&mut self, now: Instant, index: usize) -> Option<HeldPacket> {
+        let qp = self.endpoints[index].qp.as_mut()?;
+        qp.take_held(&self.memory.access(now))
     }
 
     /// Sets how many bytes may be in flight to one receiver.
@@ -316,7 +350,7 @@ impl QpControl for RdmaHost {
             }
             // Binding is local: no packet is sent.
             let nothing = qp
-                .poll_transmit(now, &mut { Budget::UNLIMITED }, &mut self.memory.access())
+                .poll_transmit(now, &mut { Budget::UNLIMITED }, &mut self.memory.access(now))
                 .is_none();
             debug_assert!(nothing);
             endpoint.bind_completions.extend(std::iter::from_fn(|| qp.poll_send_completion()));
@@ -378,6 +412,7 @@ impl Host for RdmaHost {
                 self.receive(now, &frame);
             }
         }
+        self.finish_accesses(now);
         while let Some((at, number)) = self.schedule.pop_timer(now) {
             let index = number.0.wrapping_sub(FIRST_QPN) as usize;
             let Some(endpoint) = self.endpoints.get_mut(index) else { continue };
@@ -408,16 +443,16 @@ impl Host for RdmaHost {
         self.schedule.release_owed();
         while let Some(mut turn) = self.turn.take().or_else(|| self.begin_turn()) {
             let endpoint = &mut self.endpoints[turn.index];
-            let (peer, memory) = (endpoint.peer, &mut self.memory.access());
+            let (peer, memory) = (endpoint.peer, &mut self.memory.access(now));
             let Some(outbound) = endpoint.poll_transmit(now, &mut turn.budget, memory) else {
                 self.end_turn(&turn, true);
                 continue;
             };
             let (to, transmit) = (outbound.route.unwrap_or(peer), outbound.transmit);
             let (bth, extensions) = (transmit.bth, transmit.extensions);
-            let encoded = transmit.encode(&self.memory.access(), &mut self.buffer);
-            let encoded =
-                encoded.map_err(|error| (error, transmit.explain(error, &self.memory.access())));
+            let memory = self.memory.access(now);
+            let encoded = transmit.encode(&memory, &mut self.buffer);
+            let encoded = encoded.map_err(|error| (error, transmit.explain(error, &memory)));
             let length = match encoded {
                 Ok(length) => length,
                 Err((error, reason)) => {
@@ -460,7 +495,8 @@ impl Host for RdmaHost {
             self.credit.check_invariants();
         }
         let management = self.management.as_ref().and_then(|management| management.poll_timeout());
-        let timers = [self.schedule.next_timer(), management, self.batch_ends];
+        let memory = self.memory.next_finish();
+        let timers = [self.schedule.next_timer(), management, self.batch_ends, memory];
         timers.into_iter().flatten().min()
     }
 }

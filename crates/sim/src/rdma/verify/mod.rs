@@ -8,7 +8,9 @@
 //! - no memory outside the ranges of requests was changed;
 //! - on a network without faults, everything succeeds;
 //! - when nothing is in flight any more, no credit is in use, and nobody waits for it;
-//! - after every event, requests are held back only while an ACK is due or a timer is armed.
+//! - after every event, requests are held back only while an ACK is due, an access to memory is unfinished or a timer is
+//!   armed;
+//! - at the end, no access to memory is unfinished.
 
 mod datagrams;
 mod held;
@@ -100,6 +102,11 @@ impl<'a> Verifier<'a> {
             self.violations.push(format!(
                 "host {number}: {in_use} bytes of credit in use and {waiting} QPs waiting for it at the end"
             ));
+        }
+        let unfinished: usize = host.endpoints.iter().map(Endpoint::unfinished).sum();
+        if unfinished > 0 {
+            let what = "accesses to memory have not finished";
+            self.violations.push(format!("host {number}: {unfinished} {what}"));
         }
         for (index, shared) in host.srqs.iter().enumerate() {
             let taken = shared.buffers.len() - shared.queue.len();

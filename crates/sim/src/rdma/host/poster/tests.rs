@@ -56,7 +56,11 @@ fn a_request_behind_one_in_flight_is_not_stranded() {
     let mut endpoint = endpoint();
     post(&mut endpoint, false);
     while endpoint
-        .poll_transmit(Instant::ZERO, &mut { Budget::UNLIMITED }, &mut Regions::new(0, 1).access())
+        .poll_transmit(
+            Instant::ZERO,
+            &mut { Budget::UNLIMITED },
+            &mut Regions::new(0, 1).access(Instant::ZERO),
+        )
         .is_some()
     {}
     endpoint.release();
