@@ -205,6 +205,8 @@ impl Simulation {
         let network = NetworkFaults {
             faultless: self.is_faultless(),
             duplicated: fabric.totals().duplicated > 0,
+            clean: self.scenario == Scenario::Clean,
+            largest: self.workload.largest as usize,
         };
         let mut summary = Summary::new(self.workload);
         let mut verifier = Verifier { hosts: &hosts, network, violations };

@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use ferroce_proto::congestion::Window;
 use ferroce_proto::memory::AccessFlags;
 use ferroce_proto::qp::ServiceType;
 use ferroce_proto::receive::{ReceiveQueue, XrcDomain, XrcProperties};
@@ -41,7 +42,7 @@ pub(super) fn host(index: usize, seed: u64, workload: &Workload) -> RdmaHost {
     host.memory.add(GUARD_BYTES.to_vec(), OTHER_PD, all);
     // Credit for two packets of the largest size, and for so many that it does not matter.
     let share = Random::new(seed).stream("credit").below(4);
-    host.set_share([0, 64 << 10, 512 << 10, 64 << 20][share as usize]);
+    host.set_share([2 * Window::MIN_SIZE, 64 << 10, 512 << 10, 64 << 20][share as usize]);
     let extended = |xrc| Some(XrcProperties { xrc, pd: PD });
     let kinds = [None, extended(XRC_DOMAIN), extended(XRC_DOMAIN), extended(XrcDomain(9))];
     for kind in kinds {

@@ -72,7 +72,7 @@ pub(super) fn run<T: EventLog>(simulation: &Simulation, event_log: T) -> (Summar
     for index in 0..count as usize {
         let mut host = plan::host(index, seed, &workload);
         host.batch = Duration::from_micros([0, 0, 5, 20][random.below(4) as usize]);
-        host.receive_limit = Some(64 << 10 << random.below(5));
+        host.received.limit = Some(64 << 10 << random.below(5));
         host.memory.map();
         churn.pools.push(Pool::new(&mut host.memory, workload.largest));
         for srq in [RC_SRQ].into_iter().chain(XRC_SRQS) {

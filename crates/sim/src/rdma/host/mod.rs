@@ -1,10 +1,11 @@
 //! A simulated host with QPs of all services, which takes and returns whole frames.
 
+mod buffer;
 mod control;
 mod endpoint;
 mod poster;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,6 @@ use ferroce_device::Schedulable;
 use ferroce_device::credit::Credit;
 use ferroce_device::schedule::Schedule;
 use ferroce_proto::budget::Budget;
-use ferroce_proto::congestion::cost;
 use ferroce_proto::endpoint::InboundPacket;
 use ferroce_proto::held::HeldPacket;
 use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
@@ -24,6 +24,7 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Psn, Qpn, RKey};
 use ferroce_wire::packet::Packet;
 
+use buffer::ReceiveBuffer;
 pub(super) use endpoint::{Core, Endpoint, EndpointRq, PendingSetup, QpConfig, QueuePair, Work};
 use poster::Poster;
 
@@ -72,15 +73,14 @@ pub(super) struct RdmaHost {
     pub(super) damaged: u64,
     /// It replaced a host that crashed.
     pub(super) restarted: bool,
-    /// How long frames are received before anything is sent, as by a thread that receives in batches.
+    /// How long frames are received before they are handled, as by a thread that receives in batches.
     pub(super) batch: Duration,
     /// Requests are posted over time, and when is drawn from it; otherwise all at once.
     pub(super) posting: Option<Random>,
-    /// Bytes that the host's socket holds until the end of a batch, as flow control counts them; more are dropped. `None`
-    /// handles frames as they arrive.
-    pub(super) receive_limit: Option<usize>,
-    received: VecDeque<Vec<u8>>,
-    received_bytes: usize,
+    /// The frames that arrived in the current batch.
+    pub(super) received: ReceiveBuffer,
+    /// Bytes that may be in flight to one receiver.
+    pub(super) share: usize,
     /// The end of the current batch.
     batch_ends: Option<Instant>,
     schedule: Schedule<Arc<Core>>,
@@ -118,9 +118,8 @@ impl RdmaHost {
             restarted: false,
             batch: Duration::ZERO,
             posting: None,
-            receive_limit: None,
-            received: VecDeque::new(),
-            received_bytes: 0,
+            received: ReceiveBuffer::default(),
+            share: UNLIMITED_SHARE,
             batch_ends: None,
             schedule: Schedule::default(),
             credit: Credit::new(UNLIMITED_SHARE, 0),
@@ -208,6 +207,7 @@ impl RdmaHost {
 
     /// Sets how many bytes may be in flight to one receiver.
     pub(super) fn set_share(&mut self, share: usize) {
+        self.share = share;
         self.credit = Credit::new(share, 0);
     }
 
@@ -391,14 +391,7 @@ impl Host for RdmaHost {
         self.interrupt_turn();
         if !self.batch.is_zero() {
             self.batch_ends.get_or_insert(now + self.batch);
-            if let Some(limit) = self.receive_limit {
-                let cost = cost(bytes.len(), 1);
-                if self.received_bytes + cost <= limit {
-                    self.received_bytes += cost;
-                    self.received.push_back(bytes.to_vec());
-                }
-                return;
-            }
+            return self.received.push(bytes);
         }
         self.receive(now, bytes);
     }
@@ -407,8 +400,7 @@ impl Host for RdmaHost {
         self.interrupt_turn();
         self.batch_ends = self.batch_ends.filter(|&end| now < end);
         if self.batch_ends.is_none() {
-            self.received_bytes = 0;
-            for frame in std::mem::take(&mut self.received) {
+            for frame in self.received.take() {
                 self.receive(now, &frame);
             }
         }

@@ -7,6 +7,7 @@
 //! - UC delivers whole messages in order, or nothing; UD whole datagrams, twice only if the network duplicated them;
 //! - no memory outside the ranges of requests was changed;
 //! - on a network without faults, everything succeeds;
+//! - on a network without faults, no more bytes wait in a receive buffer than there is credit for;
 //! - when nothing is in flight any more, no credit is in use, and nobody waits for it;
 //! - after every event, requests are held back only while an ACK is due, an access to memory is unfinished or a timer is
 //!   armed;
@@ -19,6 +20,7 @@ mod unreliable;
 
 pub(super) use held::Stranded;
 
+use ferroce_proto::congestion::cost;
 use ferroce_proto::work::{Completion, CompletionKind, Status};
 
 use super::host::{Endpoint, RdmaHost};
@@ -38,6 +40,10 @@ pub(super) struct NetworkFaults {
     pub(super) faultless: bool,
     /// Some frames were duplicated.
     pub(super) duplicated: bool,
+    /// Nothing is sent twice.
+    pub(super) clean: bool,
+    /// The largest message.
+    pub(super) largest: usize,
 }
 
 /// The result of a program.
@@ -97,6 +103,16 @@ impl<'a> Verifier<'a> {
                 self.violations
                     .push(format!("host {number}: memory without remote access changed"));
             }
+        }
+        // A READ that is larger than the credit goes on its own, as one packet for each 256 bytes or less, 128 KiB at most.
+        let read = self.network.largest.min(128 << 10);
+        let responses = host.share.max(cost(read, read.div_ceil(256)));
+        let bound = host.share * (self.hosts.len() - 1) + responses;
+        let peak = host.received.peak;
+        if self.network.clean && peak > bound {
+            self.violations.push(format!(
+                "host {number}: {peak} bytes waited in the receive buffer, and credit is {bound}"
+            ));
         }
         if let (in_use, waiting @ 1..) | (in_use @ 1.., waiting) = host.credit() {
             self.violations.push(format!(
