@@ -7,9 +7,7 @@ use ferroce_proto::time::Instant;
 use ferroce_sync::QueuedMark;
 use ferroce_wire::number::Qpn;
 
-use crate::credit::pools::{Member, Waiting};
-use crate::credit::room::AwaitedQueue;
-use crate::credit::windows::WindowWait;
+use crate::credit::member::{AwaitedQueue, Member, Waiting, WindowWait};
 
 /// A QP that can be scheduled: the object of the embedder that a [`Handle`] points to.
 pub trait Schedulable {

@@ -15,6 +15,7 @@ extern crate std;
 
 pub mod credit;
 mod handle;
+mod receiver;
 pub mod schedule;
 #[cfg(test)]
 mod testing;

@@ -13,7 +13,7 @@ use ferroce_proto::time::Instant;
 use ferroce_sync::PostedQueue;
 use ferroce_wire::number::Qpn;
 
-use crate::{Handle, Membership, Schedulable};
+use crate::handle::{Handle, Membership, Schedulable};
 
 /// The queues and timers of a device, by the handles of its QPs.
 #[derive(Debug)]

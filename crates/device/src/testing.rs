@@ -5,7 +5,7 @@ use std::vec::Vec;
 
 use ferroce_wire::number::Qpn;
 
-use crate::{Marks, Schedulable};
+use crate::handle::{Marks, Schedulable};
 
 #[derive(Debug)]
 pub(crate) struct QueuePair {

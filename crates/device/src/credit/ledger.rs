@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use crate::{Handle, Schedulable};
+use crate::handle::{Handle, Schedulable};
 
 /// What a pool counts for each QP, by QPN.
 #[derive(Debug)]

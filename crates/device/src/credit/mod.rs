@@ -13,47 +13,25 @@
 //! acknowledged and other packets leave each other at least a half.
 
 mod ledger;
-pub(crate) mod pools;
+pub(crate) mod member;
+mod pools;
 pub mod probe;
-pub(crate) mod room;
+mod room;
 #[cfg(test)]
 mod tests;
-pub(crate) mod windows;
-
-use core::net::IpAddr;
+mod windows;
 
 use ferroce_proto::budget::{Budget, InFlight};
-use ferroce_proto::congestion::Window;
 use ferroce_proto::time::Instant;
-use ferroce_wire::number::Qpn;
 
+use crate::handle::{Handle, Membership};
+pub use crate::receiver::Receiver;
 use crate::schedule::Schedule;
-use crate::{Handle, Membership};
-use pools::Pools;
+use pools::{PACKET, Pools};
 use probe::ProbePacket;
 pub use room::PATIENCE;
 use room::Room;
 use windows::Windows;
-
-/// The cost of the largest packet.
-const PACKET: usize = Window::MIN_SIZE;
-
-/// A process that receives: an address, and the process's slot there, which is the upper byte of its QPNs (ADR 6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Receiver {
-    /// The address.
-    pub host: IpAddr,
-    /// The slot.
-    pub slot: u8,
-}
-
-impl Receiver {
-    /// The receiver of packets to a QP of this address.
-    #[inline]
-    pub fn new(host: IpAddr, number: Qpn) -> Self {
-        Self { host, slot: (number.0 >> 16) as u8 }
-    }
-}
 
 /// The credit of a device towards all receivers, for QPs with handles `Q` and probes with routes `R`.
 #[derive(Debug)]

@@ -13,14 +13,19 @@ mod tests;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::Ordering;
 
 use ferroce_proto::budget::{Budget, InFlight};
+use ferroce_proto::congestion::Window;
 
 use super::ledger::Ledger;
-use super::{PACKET, Receiver};
+use super::member::{Member, NOT_WAITING, PoolId, RESUMED, RESUMED_OWN, WAITING};
+use crate::handle::{Handle, Schedulable};
+use crate::receiver::Receiver;
 use crate::schedule::Schedule;
-use crate::{Handle, Schedulable};
+
+/// The cost of the largest packet.
+pub(super) const PACKET: usize = Window::MIN_SIZE;
 
 /// Packets that a resumed QP may send. More would make the others wait, fewer would cost more ACKs and system calls.
 const QUANTUM_PACKETS: usize = 16;
@@ -31,83 +36,8 @@ const MIN_LIMIT: usize = 256 << 10;
 /// Steps in which a pool that shrank grows back to its full size, one for each limit's worth of acknowledged bytes.
 const GROWTH_STEPS: usize = 32;
 
-/// A pool by its position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct PoolId(usize);
-
 /// The pool of this process's own receive buffer.
 const OWN: PoolId = PoolId(0);
-
-/// The pools that count a QP, in its [`Membership`](crate::Membership).
-#[derive(Debug, Default)]
-pub(crate) struct Member {
-    receiver: Option<(Receiver, PoolId)>,
-    /// The bytes that the pools count for it.
-    charged: InFlight,
-}
-
-impl Member {
-    /// Whether a pool counts the QP.
-    #[inline]
-    pub(crate) fn has_joined(&self) -> bool {
-        self.receiver.is_some()
-    }
-
-    /// Whether the pool that counts the QP is that of this receiver.
-    #[inline]
-    pub(super) fn is_of(&self, receiver: Option<Receiver>) -> bool {
-        self.receiver.map(|(receiver, _)| receiver) == receiver
-    }
-}
-
-/// Whether a QP waits for credit, in its [`Marks`](crate::Marks): a QP is resumed while another one is locked.
-#[derive(Debug, Default)]
-pub(crate) struct Waiting {
-    state: AtomicU8,
-    /// The credit that is set aside for a resumed QP.
-    reserved: AtomicUsize,
-}
-
-const NOT_WAITING: u8 = 0;
-/// In the queue of a pool.
-const WAITING: u8 = 1;
-/// Credit of the peer's pool, or of this process's own, is set aside until the QP is served.
-const RESUMED: u8 = 2;
-const RESUMED_OWN: u8 = 3;
-
-impl Waiting {
-    #[inline]
-    fn state(&self) -> u8 {
-        self.state.load(Ordering::Relaxed)
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_waiting(&self) -> bool {
-        self.state() != NOT_WAITING
-    }
-
-    /// The credit that is set aside for the QP.
-    #[inline]
-    pub(super) fn reserved(&self) -> usize {
-        self.reserved.load(Ordering::Relaxed)
-    }
-
-    /// Takes the credit that was set aside: for the peer's buffer, and for the own one.
-    #[inline]
-    fn take_reserved(&self) -> InFlight {
-        let state = self.state();
-        if state != RESUMED && state != RESUMED_OWN {
-            return InFlight::NONE;
-        }
-        let bytes = self.reserved();
-        self.reserved.store(0, Ordering::Relaxed);
-        self.state.store(NOT_WAITING, Ordering::Relaxed);
-        match state {
-            RESUMED => InFlight { peer: bytes, own: 0 },
-            _ => InFlight { peer: 0, own: bytes },
-        }
-    }
-}
 
 /// The pools of all receivers.
 #[derive(Debug)]

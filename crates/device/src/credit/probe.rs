@@ -6,7 +6,7 @@ use ferroce_wire::packet::Packet;
 use ferroce_wire::setup::QUEUE_KEY;
 use ferroce_wire::transport::{Bth, Deth};
 
-use super::Receiver;
+use crate::receiver::Receiver;
 
 /// The QPN within each slot that sends and receives probes. It is never allocated to a QP.
 const QPN_IN_SLOT: u32 = 3;

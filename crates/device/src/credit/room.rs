@@ -5,30 +5,15 @@
 mod tests;
 
 use alloc::collections::{BTreeMap, VecDeque};
-use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use ferroce_proto::time::Instant;
 
+use crate::handle::{Handle, Schedulable};
 use crate::schedule::Schedule;
-use crate::{Handle, Schedulable};
 
 /// How long datagrams wait for room: if a transmit queue stays full for as long, they are dropped until there is room again.
 pub const PATIENCE: Duration = Duration::from_millis(20);
-
-/// The number of the transmit queue that a QP waits for, in its [`Marks`](crate::Marks); 0 if none.
-#[derive(Debug, Default)]
-pub(crate) struct AwaitedQueue(AtomicU64);
-
-impl AwaitedQueue {
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn set(&self, queue: u64) {
-        self.0.store(queue, Ordering::Relaxed);
-    }
-}
 
 /// The full transmit queues, by number.
 #[derive(Debug)]

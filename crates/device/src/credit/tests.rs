@@ -7,10 +7,11 @@ use std::rc::Rc;
 use std::time::Duration;
 use std::vec::Vec;
 
+use ferroce_wire::number::Qpn;
 use proptest::prelude::*;
 
 use super::*;
-use crate::Schedulable;
+use crate::handle::Schedulable;
 use crate::testing::{QueuePair, queue_pairs};
 
 /// So few packets of the largest size fit into a pool: QPs wait for each other all the time.

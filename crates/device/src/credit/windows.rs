@@ -17,10 +17,11 @@ use core::time::Duration;
 use ferroce_proto::congestion::cost;
 use ferroce_proto::time::Instant;
 
-use super::Receiver;
+use super::member::WindowWait;
 use super::probe::{self, ProbePacket};
+use crate::handle::{Handle, Schedulable};
+use crate::receiver::Receiver;
 use crate::schedule::Schedule;
-use crate::{Handle, Schedulable};
 
 /// The interval after which a probe is repeated, as it may be lost like any packet.
 const PROBE_INTERVAL: Duration = Duration::from_millis(5);
@@ -55,14 +56,6 @@ struct Window<Q, R> {
     /// The number of these first QPs.
     starved: usize,
     /// How often the window was opened.
-    opened: u64,
-}
-
-/// The wait of a QP for a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WindowWait {
-    receiver: Receiver,
-    /// The value of `Window::opened` when it began to wait. If it is higher now, the wait is over.
     opened: u64,
 }
 
