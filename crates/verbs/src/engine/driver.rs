@@ -21,9 +21,9 @@ use super::link::{Route, receive_share};
 use super::port::Port;
 use super::queue_pair::{Core, Inner, Loss};
 use super::rings::RingState;
-use super::rx::{Links, Rx};
+use super::rx::Rx;
 use super::tx::{TurnEnd, TxBatch};
-use crate::drive::Deferral;
+use crate::drive::{Deferral, Links};
 use crate::event::EventKind;
 use crate::faults::Faults;
 use crate::tuning::passes::{

@@ -16,8 +16,8 @@ use ferroce_wire::transport::{Bth, Deth};
 use super::adapter::Adapter;
 use super::counters::count;
 use super::link::{Link, Route};
-use super::rx::Links;
 use super::shards::Handle;
+use crate::drive::Links;
 use crate::error::RouteError;
 
 /// Sends and forwards management datagrams. Management has no other access to the device, so the data path can change

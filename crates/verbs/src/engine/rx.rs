@@ -28,11 +28,12 @@ use super::counters::{count, count_error};
 use super::driver::Driver;
 use super::link::Link;
 use super::queue_pair::{Core, Inner};
+use crate::drive::{LinkReads, Links};
 use crate::faults::{FaultInjector, Faults};
 use crate::headers::Headers;
 use crate::report;
 use crate::tap::{Direction, Owner, PacketMetadata};
-use crate::tuning::rx::{MAX_BURST, MAX_HISTORIES, QUIET_AFTER, QUIET_LINK_INTERVAL};
+use crate::tuning::rx::MAX_HISTORIES;
 
 /// "Congestion experienced" in the two ECN bits (RFC 3168).
 pub(super) const CONGESTION_EXPERIENCED: u8 = 3;
@@ -44,18 +45,6 @@ const DEFAULT_PARTITION: u16 = 0x7fff;
 #[inline]
 pub(super) const fn is_default_partition(PKey(key): PKey) -> bool {
     key & 0x7fff == DEFAULT_PARTITION
-}
-
-/// As the active link: the rings.
-const RINGS: usize = usize::MAX;
-
-/// The receive rate of a link, which predicts the next receive call.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pace {
-    /// Consecutive receive calls that returned nothing.
-    quiet: u32,
-    /// Datagrams to prepare buffers for.
-    burst: usize,
 }
 
 /// The bytes of the destination QPN in a BTH.
@@ -79,12 +68,7 @@ static NO_ENVELOPE: Envelope = Envelope { destination: Gid([0; 16]), header: Non
 pub(super) struct Rx {
     /// The buffers; absent while their packets are handled.
     batch: Option<ReceiveBatch>,
-    /// The receive rate of each link.
-    paces: Vec<Pace>,
-    /// The time of the pass before quiet links were read last.
-    quiet_links_read_at: Instant,
-    /// The link that received a packet last.
-    active: usize,
+    reads: LinkReads,
     histories: Histories,
     pub(super) failing: Option<FaultInjector>,
     /// The last pass found packets in a socket.
@@ -103,9 +87,7 @@ impl Rx {
     pub(super) fn new(links: &[Link], faults: Option<Faults>) -> Self {
         Self {
             batch: Some(ReceiveBatch::for_socket(&links[0].receiver)),
-            paces: vec![Pace::default(); links.len()],
-            quiet_links_read_at: Instant::ZERO,
-            active: 0,
+            reads: LinkReads::new(links.len()),
             histories: Histories::default(),
             failing: faults.map(FaultInjector::new),
             received: false,
@@ -117,44 +99,17 @@ impl Rx {
     }
 }
 
-/// Which links a pass receives from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Links {
-    All,
-    /// Those that had packets lately. Pollers make many passes, so most of them skip quiet links.
-    Lively,
-    /// The one whose socket is readable.
-    One(usize),
-}
-
 impl Driver {
     /// Receives and returns whether anything arrived.
     pub(super) fn receive_all(&mut self, adapter: &Adapter, links: Links) -> bool {
         let mut some = false;
         self.rx.more = false;
-        if links == Links::Lively && self.rx.active == RINGS {
+        if links == Links::Lively && self.rx.reads.rings_are_active() {
             self.rings.spin_for_packets();
         }
-        let spares_quiet_links = links == Links::Lively
-            && self.now.nanos_since(self.rx.quiet_links_read_at) < QUIET_LINK_INTERVAL;
-        if !spares_quiet_links {
-            self.rx.quiet_links_read_at = self.now;
-        }
+        let reading = self.rx.reads.begin(links, self.now);
         for (index, link) in adapter.port.links.iter().enumerate() {
-            let pace = self.rx.paces[index];
-            let skipped = match links {
-                Links::All => false,
-                Links::Lively => {
-                    let quiet = pace.quiet > QUIET_AFTER && index != self.rx.active;
-                    quiet && spares_quiet_links
-                }
-                Links::One(only) => index != only,
-            };
-            if skipped {
-                continue;
-            }
-            // Preparing for many datagrams costs more, and most calls return one.
-            let most = pace.burst.max(1);
+            let Some(most) = self.rx.reads.most(reading, index) else { continue };
             let Some(batch) = &mut self.rx.batch else { return some };
             let received = link.receiver.receive_up_to(batch, most);
             let count = received.unwrap_or_else(|error| {
@@ -164,20 +119,15 @@ impl Driver {
                 self.rx.broken |= error.is_fatal();
                 0
             });
-            let pace = &mut self.rx.paces[index];
+            self.rx.more |= self.rx.reads.received(index, count, most);
             if count == 0 {
-                *pace = Pace { quiet: pace.quiet.saturating_add(1), burst: 1 };
                 continue;
             }
-            self.rx.more |= count == most;
-            let burst = if count == most { (most * 2).min(MAX_BURST) } else { most };
-            *pace = Pace { quiet: 0, burst };
-            self.rx.active = index;
             some = true;
             self.dispatch(adapter, link.address);
         }
         if self.receive_from_rings(adapter) {
-            self.rx.active = RINGS;
+            self.rx.reads.received_from_rings();
             some = true;
         }
         if adapter.port.groups.is_empty() || matches!(links, Links::One(_)) {

@@ -6,10 +6,9 @@ use ferroce_sys::{Event, Poller, clock, thread};
 
 use super::adapter::Adapter;
 use super::hw_counters::HwCounters;
-use super::rx::Links;
 use super::steering::Steering;
 use super::watches::Watches;
-use crate::drive::{DeviceThread, Due, Pass, Programs, Sleep};
+use crate::drive::{DeviceThread, Due, Links, Pass, Programs, Sleep};
 
 /// How long the thread waits for DREPs when the device closes, and how often it repeats the DREQs: nanoseconds.
 pub(super) const DISCONNECT_TIMEOUT: u64 = 500_000_000;

@@ -3,7 +3,7 @@
 use ferroce_sys::{Interest, Poller};
 
 use super::adapter::Adapter;
-use super::rx::Links;
+use crate::drive::Links;
 
 /// The descriptors, by their index in the poller.
 #[derive(Debug)]

@@ -1,0 +1,187 @@
+//! Which links a pass reads, and how many datagrams it asks each for.
+
+use ferroce_proto::time::Instant;
+
+use crate::tuning::rx::{MAX_BURST, QUIET_AFTER, QUIET_LINK_INTERVAL};
+
+/// Which links a pass receives from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    All,
+    /// Those that had packets lately. Pollers make many passes, so most of them skip quiet links.
+    Lively,
+    /// The one whose socket is readable.
+    One(usize),
+}
+
+/// The receive rate of a link, which predicts the next receive call.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// Consecutive receive calls that returned nothing.
+    quiet: u32,
+    /// Datagrams to prepare buffers for.
+    burst: usize,
+}
+
+/// As the active link: the rings.
+const RINGS: usize = usize::MAX;
+
+/// What the passes so far have read.
+#[derive(Debug)]
+pub(crate) struct LinkReads {
+    paces: Vec<Pace>,
+    /// The time of the pass before quiet links were read last.
+    quiet_links_read_at: Instant,
+    /// The link that received a packet last.
+    active: usize,
+}
+
+/// A pass that reads links.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    links: Links,
+    skips_quiet_links: bool,
+}
+
+impl LinkReads {
+    pub(crate) fn new(links: usize) -> Self {
+        let paces = vec![Pace::default(); links];
+        Self { paces, quiet_links_read_at: Instant::ZERO, active: 0 }
+    }
+
+    /// Begins a pass. `now`: the time of the pass before.
+    #[inline]
+    pub(crate) fn begin(&mut self, links: Links, now: Instant) -> Reading {
+        let skips_quiet_links = links == Links::Lively
+            && now.nanos_since(self.quiet_links_read_at) < QUIET_LINK_INTERVAL;
+        if !skips_quiet_links {
+            self.quiet_links_read_at = now;
+        }
+        Reading { links, skips_quiet_links }
+    }
+
+    /// How many datagrams the pass asks a link for; `None` if it skips the link. Preparing for many costs more, and most
+    /// calls return one.
+    #[inline]
+    pub(crate) fn most(&self, reading: Reading, link: usize) -> Option<usize> {
+        let pace = self.paces[link];
+        let skipped = match reading.links {
+            Links::All => false,
+            Links::Lively => {
+                reading.skips_quiet_links && pace.quiet > QUIET_AFTER && link != self.active
+            }
+            Links::One(only) => link != only,
+        };
+        (!skipped).then(|| pace.burst.max(1))
+    }
+
+    /// A link that was asked for `most` datagrams returned this many. Returns whether it may have more.
+    #[inline]
+    pub(crate) fn received(&mut self, link: usize, count: usize, most: usize) -> bool {
+        let pace = &mut self.paces[link];
+        if count == 0 {
+            *pace = Pace { quiet: pace.quiet.saturating_add(1), burst: 1 };
+            return false;
+        }
+        let burst = if count == most { (most * 2).min(MAX_BURST) } else { most };
+        *pace = Pace { quiet: 0, burst };
+        self.active = link;
+        count == most
+    }
+
+    /// Packets came through a ring.
+    #[inline]
+    pub(crate) fn received_from_rings(&mut self) {
+        self.active = RINGS;
+    }
+
+    /// Whether the last packet came through a ring.
+    #[inline]
+    pub(crate) fn rings_are_active(&self) -> bool {
+        self.active == RINGS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(1_000_000_000 + nanos)
+    }
+
+    /// Makes passes that find nothing until both links are quiet.
+    fn quiet() -> LinkReads {
+        let mut reads = LinkReads::new(2);
+        for _ in 0..=QUIET_AFTER {
+            reads.begin(Links::All, at(0));
+            (0..2).for_each(|link| _ = reads.received(link, 0, 1));
+        }
+        reads
+    }
+
+    #[test]
+    fn a_quiet_link_is_read_now_and_then() {
+        let mut reads = quiet();
+        let reading = reads.begin(Links::Lively, at(1));
+        assert_eq!(
+            (reads.most(reading, 0), reads.most(reading, 1)),
+            (Some(1), None),
+            "0 is active"
+        );
+        reads.received_from_rings();
+        assert_eq!(reads.most(reading, 0), None);
+        let reading = reads.begin(Links::Lively, at(QUIET_LINK_INTERVAL));
+        assert_eq!((reads.most(reading, 0), reads.most(reading, 1)), (Some(1), Some(1)));
+        let reading = reads.begin(Links::Lively, at(QUIET_LINK_INTERVAL + 1));
+        assert_eq!(reads.most(reading, 1), None);
+        assert!(!reads.received(1, 1, 4));
+        assert_eq!(reads.most(reading, 1), Some(4), "it had a packet");
+    }
+
+    #[test]
+    fn the_device_thread_reads_what_is_readable() {
+        let mut reads = quiet();
+        let reading = reads.begin(Links::One(1), at(1));
+        assert_eq!((reads.most(reading, 0), reads.most(reading, 1)), (None, Some(1)));
+    }
+
+    #[test]
+    fn the_burst_follows_the_rate() {
+        let mut reads = LinkReads::new(1);
+        let mut asked = Vec::new();
+        for count in [1, 2, 4, 8, 16, 16, 3, 0, 1] {
+            let reading = reads.begin(Links::All, at(0));
+            let most = reads.most(reading, 0).unwrap();
+            asked.push(most);
+            assert_eq!(reads.received(0, count, most), count == most);
+        }
+        assert_eq!(asked, [1, 2, 4, 8, 16, 16, 16, 16, 1]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
+
+        /// However passes follow each other, no link is left unread for longer than the interval and the pass before it.
+        #[test]
+        fn no_link_is_forgotten(passes in prop::collection::vec((1..60_000_u64, any::<[bool; 3]>()), 300..900)) {
+            let mut reads = LinkReads::new(3);
+            let (mut now, mut before, mut read_at) = (0, 0, [0; 3]);
+            for (after, packets) in passes {
+                let reading = reads.begin(Links::Lively, at(before));
+                now += after;
+                for (link, has_packet) in packets.into_iter().enumerate() {
+                    if let Some(most) = reads.most(reading, link) {
+                        // Rarely anything, so that links become quiet.
+                        reads.received(link, usize::from(has_packet && now % 64 == 0), most);
+                        read_at[link] = now;
+                    }
+                    prop_assert!(now - read_at[link] <= QUIET_LINK_INTERVAL + 2 * 60_000);
+                }
+                before = now;
+            }
+        }
+    }
+}
