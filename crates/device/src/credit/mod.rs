@@ -68,7 +68,8 @@ impl<Q: Handle, R: Copy> Credit<Q, R> {
         self.pools.budget(queue_pair, &mut member.credit, receiver)
     }
 
-    /// Updates the pools after anything happened to a QP, and resumes QPs that wait for the credit that came back.
+    /// Updates the pools after anything happened to a QP, and resumes QPs that wait for the credit that came back. A QP that
+    /// has left is not charged until it gets a budget again.
     #[inline]
     pub fn update(
         &mut self,

@@ -128,18 +128,16 @@ impl<Q: Handle> Pools<Q> {
         in_flight: InFlight,
         schedule: &mut Schedule<Q>,
     ) {
+        // Nobody would return what is charged to a QP that has left: packets for it may still come while it is destroyed.
+        let Some((_, id)) = member.receiver else { return };
         let before = core::mem::replace(&mut member.charged, in_flight);
         if before.peer != in_flight.peer {
-            if let Some((_, id)) = member.receiver {
-                self.pools[id.0].charge(queue_pair, before.peer, in_flight.peer);
-            }
+            self.pools[id.0].charge(queue_pair, before.peer, in_flight.peer);
         }
         if before.own != in_flight.own {
             self.pools[OWN.0].charge(queue_pair, before.own, in_flight.own);
         }
-        if let Some((_, id)) = member.receiver {
-            self.pools[id.0].resume(schedule);
-        }
+        self.pools[id.0].resume(schedule);
         self.pools[OWN.0].resume(schedule);
     }
 
@@ -169,9 +167,8 @@ impl<Q: Handle> Pools<Q> {
     }
 
     pub(super) fn on_loss(&mut self, member: &Member, response: bool) {
-        let id = if response { Some(OWN) } else { member.receiver.map(|(_, id)| id) };
-        if let Some(id) = id {
-            self.pools[id.0].cut();
+        if let Some((_, id)) = member.receiver {
+            self.pools[if response { OWN.0 } else { id.0 }].cut();
         }
     }
 

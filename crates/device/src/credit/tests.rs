@@ -341,3 +341,16 @@ proptest! {
         Model::new(&steps).finish();
     }
 }
+
+#[test]
+fn a_queue_pair_that_has_left_is_not_charged() {
+    let mut model = Model::new(&[Step::Connect(0, 0), Step::Serve]);
+    let Model { credit, pairs, schedule, .. } = &mut model;
+    let Pair { queue_pair, member, .. } = &mut pairs[0];
+    let in_flight = InFlight { peer: PACKET, own: PACKET };
+    credit.update(queue_pair, member, in_flight, schedule);
+    assert_eq!(credit.in_use(), 2 * PACKET);
+    credit.leave(queue_pair, member, schedule);
+    credit.update(queue_pair, member, in_flight, schedule);
+    assert_eq!(credit.in_use(), 0);
+}

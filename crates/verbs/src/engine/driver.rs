@@ -200,9 +200,8 @@ impl Driver {
 
     /// Updates the flow control of a QP, and queues the QPs that wait for the credit it returned.
     pub(super) fn update(&mut self, core: &Arc<Core>, inner: &mut Inner, lost: Loss) {
-        // Packets in a ring take no space in a socket buffer. Nobody would return what is charged to a QP after it has left the
-        // pools: until the call that destroys it returns, packets still find it by its number.
-        if inner.ring.is_some() || inner.destroyed {
+        // Packets in a ring take no space in a socket buffer.
+        if inner.ring.is_some() {
             return;
         }
         let Self { credit, schedule, .. } = self;
