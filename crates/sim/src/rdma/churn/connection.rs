@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
+use ferroce_memory::WindowKind;
+use ferroce_proto::memory::Bind;
 use ferroce_proto::qp::{RnrRetry, ServiceType, State};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
-use ferroce_wire::number::{Immediate, Psn, Qpn, VirtualAddress};
+use ferroce_wire::number::{Immediate, Psn, Qpn, RKey, VirtualAddress};
 
 use super::BOUND;
 use super::memory::{Buffers, COUNTERS, Pool, SharedReceives};
@@ -17,7 +19,7 @@ use crate::random::Random;
 use crate::rdma::Summary;
 use crate::rdma::host::{EndpointRq, QpConfig, RdmaHost};
 use crate::rdma::layout::{RC_SRQ, XRC_SRQS, address, qpn, srq_number};
-use crate::rdma::memory::{BASE, local};
+use crate::rdma::memory::{BASE, REMOTE, local};
 use crate::rdma::workload::{Service, Workload};
 
 /// Requests of a queue.
@@ -30,6 +32,15 @@ struct Posted {
     at: Instant,
     /// Its memory was gone when it was posted.
     must_fail: bool,
+    /// The window that it binds.
+    binds: Option<Window>,
+}
+
+/// A type 2 window of an end, and the region that it exposes.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    key: RKey,
+    region: usize,
 }
 
 /// One end of a connection.
@@ -43,6 +54,9 @@ struct End {
     shared: Option<usize>,
     sends: VecDeque<Posted>,
     failed: bool,
+    /// A window that is bound to its QP, and one that was bound to a QP that is destroyed.
+    window: Option<Window>,
+    stale: Option<Window>,
 }
 
 /// A connection between two hosts.
@@ -74,6 +88,8 @@ impl Connection {
             },
             sends: VecDeque::new(),
             failed: false,
+            window: None,
+            stale: None,
         });
         Self { number, service, workload: *workload, ends, next_id: 0 }
     }
@@ -178,6 +194,8 @@ impl Connection {
             endpoint.send_completions.clear();
             endpoint.receive_completions.clear();
         });
+        // Destroying a QP unbinds its windows.
+        one.stale = one.window.take().or(one.stale);
         one.discard();
     }
 
@@ -211,7 +229,8 @@ impl Connection {
         let count = random.between(1..=4) as usize;
         let (mut work, mut must_fail) = (Vec::new(), Vec::new());
         for _ in 0..count {
-            let (request, fails) = self.request([&pools[hosts[0]], &pools[hosts[1]]], random);
+            let pools = [&pools[hosts[0]], &pools[hosts[1]]];
+            let (request, fails) = self.request(end, pools, random);
             work.push(request);
             must_fail.push(fails);
         }
@@ -222,23 +241,66 @@ impl Connection {
         let posted = fabric.with_host(HostId(one.host as u32), |host, _| host.post(index, work));
         let posted = posted.unwrap_or(0);
         let new = ids.into_iter().zip(must_fail).take(posted);
-        one.sends.extend(new.map(|(id, must_fail)| Posted { id, at, must_fail }));
+        one.sends.extend(new.map(|(id, must_fail)| Posted { id, at, must_fail, binds: None }));
         posted
     }
 
+    /// Binds a new window of an end.
+    pub(super) fn bind<T: EventLog>(
+        &mut self,
+        end: usize,
+        fabric: &mut Fabric<RdmaHost, T>,
+        pools: &[Pool],
+        random: &mut Random,
+    ) {
+        let one = &mut self.ends[end];
+        let (Some(index), Service::Reliable) = (one.index, self.service) else { return };
+        let area = pools[one.host].choose(random);
+        let (id, at) = (self.next_id, fabric.now());
+        self.next_id += 1;
+        let posted = fabric.with_host(HostId(one.host as u32), |host, _| {
+            let window = host.memory.add_window(WindowKind::Type2);
+            let window = Window { key: window, region: area.region };
+            let bind = Bind {
+                window: window.key,
+                key: RKey(window.key.0 ^ 1),
+                region: area.lkey,
+                address: VirtualAddress(BASE),
+                length: pools[one.host].length() as u64,
+                access: REMOTE,
+            };
+            let operation = Operation::Bind(bind);
+            let request = SendRequest::new(WorkId(id), operation, Data::NONE);
+            let bound = Window { key: bind.key, ..window };
+            (host.post(index, vec![request]) == 1).then_some(bound)
+        });
+        let Some(Some(window)) = posted else { return };
+        // A region that is unmapped can still be bound.
+        one.sends.push_back(Posted { id, at, must_fail: area.revoked, binds: Some(window) });
+    }
+
     /// Draws a request, and whether its memory is gone already.
-    fn request(&mut self, pools: [&Pool; 2], random: &mut Random) -> (SendRequest, bool) {
-        let [ours, theirs] = pools.map(|pool| pool.choose(random));
+    fn request(
+        &mut self,
+        end: usize,
+        pools: [&Pool; 2],
+        random: &mut Random,
+    ) -> (SendRequest, bool) {
+        let [ours, mut theirs] = pools.map(|pool| pool.choose(random));
+        let (mut key, mut unbound) = (theirs.rkey(), false);
+        let End { window, stale, .. } = self.ends[1 - end];
+        let through = if random.below(8) == 0 { stale } else { window };
+        if let (Some(through), true) = (through, random.below(2) == 0) {
+            (key, unbound) = (through.key, Some(through.key) != window.map(|window| window.key));
+            theirs = pools[1].find(through.region).unwrap_or(theirs);
+        }
         let largest = pools[0].largest;
         let most = if random.below(3) == 0 { largest } else { largest.min(500) };
         let length = random.between(1..=most as u64) as usize;
         let at = random.below((largest - length) as u64 + 1) as usize;
         let counters = largest.next_multiple_of(8);
         let slot = counters + 8 * random.below(COUNTERS as u64 / 8) as usize;
-        let remote = |at: usize| RemoteAddress {
-            address: VirtualAddress(BASE + at as u64),
-            key: theirs.rkey(),
-        };
+        let remote = |at: usize| RemoteAddress { address: VirtualAddress(BASE + at as u64), key };
         let immediate = Some(Immediate(at as u32));
         let kinds = if self.service == Service::Unreliable { 6 } else { 9 };
         let is_atomic = |kind| kind == 8;
@@ -261,7 +323,8 @@ impl Connection {
             request.receive_queue = Some(srq_number(XRC_SRQS[random.below(2) as usize]));
         }
         let uses_remote = kind >= 3 && self.service != Service::Unreliable;
-        let fails = ours.is_dead(at, length) || uses_remote && theirs.is_dead(at, length);
+        let fails =
+            ours.is_dead(at, length) || uses_remote && (unbound || theirs.is_dead(at, length));
         (request, fails)
     }
 
@@ -290,6 +353,7 @@ impl Connection {
                     if posted.must_fail {
                         return Err(format!("{done:?} of memory that was gone before"));
                     }
+                    one.window = posted.binds.or(one.window);
                     summary.succeeded += 1;
                     summary.bytes += u64::from(done.length);
                 } else {

@@ -26,9 +26,11 @@ const REGISTERED: usize = 3;
 /// A region, and which part of it is not accessible any more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
-    region: usize,
+    pub(super) region: usize,
     pub(super) lkey: LKey,
     dead: (usize, usize),
+    /// It is deregistered.
+    pub(super) revoked: bool,
 }
 
 impl Area {
@@ -56,7 +58,7 @@ impl Pool {
         pool
     }
 
-    fn length(&self) -> usize {
+    pub(super) fn length(&self) -> usize {
         self.largest.next_multiple_of(8) + COUNTERS
     }
 
@@ -66,7 +68,7 @@ impl Pool {
         bytes[counters..].fill(0);
         let access = REMOTE | AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND;
         let region = memory.register(&bytes, PD, access);
-        self.areas.push(Area { region, lkey: memory.lkey(region), dead: (0, 0) });
+        self.areas.push(Area { region, lkey: memory.lkey(region), dead: (0, 0), revoked: false });
     }
 
     /// Returns a region to access, which may be dead.
@@ -77,6 +79,11 @@ impl Pool {
             _ => recent + random.below(REGISTERED as u64) as usize,
         };
         self.areas[index]
+    }
+
+    /// Returns what is accessible of a region now.
+    pub(super) fn find(&self, region: usize) -> Option<Area> {
+        self.areas.iter().find(|area| area.region == region).copied()
     }
 
     /// Deregisters a region, or unmaps a part of it, and registers another one.
@@ -91,6 +98,7 @@ impl Pool {
             area.dead = (at, end);
         } else {
             memory.deregister(area.region);
+            area.revoked = true;
             area.dead = (0, length);
         }
         memory.write(area.region, area.dead.0, &vec![DEAD; area.dead.1 - area.dead.0]);

@@ -6,7 +6,8 @@
 //! which must stay. The invariants:
 //!
 //! - a posted request completes or is flushed within [`BOUND`] unless its queue pair is reset or destroyed, in order;
-//! - a request that was posted after its region was deregistered or unmapped does not succeed;
+//! - a request that was posted after its region was deregistered or unmapped, or its window lost its queue pair, does not
+//!   succeed;
 //! - a message is received whole, in a receive request that was posted and did not complete before;
 //! - in ERR, no request is left in the RQ;
 //! - an SRQ reports that its limit was reached;
@@ -148,7 +149,8 @@ impl<T: EventLog> Churn<'_, T> {
             0 | 1 => connection.change(end, State::Reset, fabric),
             2 => connection.change(end, State::Error, fabric),
             3 | 4 => connection.destroy(end, fabric),
-            5..=14 => connection.reconnect(fabric, random),
+            5 | 6 => connection.bind(end, fabric, pools, random),
+            7..=14 => connection.reconnect(fabric, random),
             15..=19 => {
                 let host = random.below(pools.len() as u64) as usize;
                 let unmaps = random.below(3) == 0;

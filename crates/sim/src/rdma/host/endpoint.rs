@@ -291,9 +291,10 @@ impl Endpoint {
         let Some(qp) = &mut self.qp else { return };
         self.send_completions.extend(std::iter::from_fn(|| qp.poll_send_completion()));
         self.receive_completions.extend(std::iter::from_fn(|| qp.poll_receive_completion()));
+        // The state is current only after this.
+        while qp.poll_event().is_some() {}
         if let EndpointRq::Own(queue) = &mut self.rq {
             self.receive_completions.extend(std::iter::from_fn(|| qp.flush_receive(queue)));
         }
-        while qp.poll_event().is_some() {}
     }
 }
