@@ -62,6 +62,11 @@ impl Marks {
         self.queued.is_set()
     }
 
+    /// Whether the QP waits for credit, or for room in a transmit queue.
+    pub(crate) fn waits(&self) -> bool {
+        self.credit.is_waiting() || self.room.get() != 0
+    }
+
     #[inline]
     pub(crate) fn set_owes(&self, owes: bool) -> bool {
         let before = self.owes();

@@ -127,6 +127,33 @@ impl<Q: Handle> Schedule<Q> {
         Some((time, Qpn(number)))
     }
 
+    /// Panics if nothing will serve a QP that has something to send: it is not queued, waits for neither credit nor room, and no
+    /// ACK that was requested and no timer will queue it. `pending` and `timeout` are those of its transport, and `awaits_ack`
+    /// whether its peer owes it an ACK or a response, until which a doorbell may hold requests back.
+    pub fn check_served(
+        queue_pair: &Q,
+        member: &Membership,
+        pending: Pending,
+        timeout: Option<Instant>,
+        awaits_ack: bool,
+    ) {
+        let (number, marks) = (queue_pair.number().0, queue_pair.marks());
+        if marks.is_queued() || member.window.is_some() || marks.waits() {
+            return;
+        }
+        let timer = member.timer;
+        assert!(
+            timeout.is_none_or(|time| member.is_armed(time)),
+            "QP {number:#x} has a timer for {timeout:?}, and an entry for {timer:?}"
+        );
+        let is_served = match pending {
+            Pending::Nothing => true,
+            Pending::Ack => marks.owes() || timer.is_some(),
+            Pending::Urgent => awaits_ack || timer.is_some(),
+        };
+        assert!(is_served, "QP {number:#x} has something to send ({pending:?}), and is not queued");
+    }
+
     /// Panics if a QP is in a list without its mark, in which case it would be queued twice, or if a timer has no entry in
     /// the heap. Of long lists only the ends are checked.
     pub fn check_invariants(&self) {

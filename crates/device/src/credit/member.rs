@@ -53,8 +53,7 @@ impl Waiting {
         self.state.load(Ordering::Relaxed)
     }
 
-    #[cfg(test)]
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.state() != NOT_WAITING
     }
 
@@ -94,7 +93,7 @@ pub(crate) struct WindowWait {
 pub(crate) struct AwaitedQueue(AtomicU64);
 
 impl AwaitedQueue {
-    pub(super) fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 

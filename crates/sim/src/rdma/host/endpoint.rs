@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use ferroce_device::credit::Receiver;
+use ferroce_device::schedule::Schedule;
 use ferroce_device::{Marks, Membership, Schedulable};
 use ferroce_proto::budget::Budget;
 use ferroce_proto::congestion::Congestion;
@@ -255,6 +256,14 @@ impl Endpoint {
         let acknowledged = self.qp.as_ref().is_some_and(QueuePair::awaits_ack);
         let bounded = timed || acknowledged || self.unfinished() > 0;
         Some(held).filter(|_| !bounded)
+    }
+
+    /// Panics if the QP has something to send and nothing will serve it.
+    pub(super) fn check_served(&self) {
+        let Some(qp) = &self.qp else { return };
+        let awaits = qp.awaits_ack() || qp.unfinished() > 0;
+        let (pending, timeout) = (qp.pending(), qp.poll_timeout());
+        Schedule::check_served(&self.core, &self.membership, pending, timeout, awaits);
     }
 
     /// Number of accesses to memory that have not finished.

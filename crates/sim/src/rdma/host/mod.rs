@@ -104,6 +104,9 @@ const UNLIMITED_SHARE: usize = 1 << 40;
 /// The most packets of a turn, as in the engine.
 const TURN: usize = 16;
 
+/// The QPs of a host that are checked after each event.
+const MAX_CHECKED: usize = 16;
+
 impl RdmaHost {
     pub(super) fn new(address: Ipv4Addr, memory: Regions) -> Self {
         Self {
@@ -485,6 +488,7 @@ impl Host for RdmaHost {
         if cfg!(debug_assertions) && self.turn.is_none() {
             self.schedule.check_invariants();
             self.credit.check_invariants();
+            self.endpoints.iter().take(MAX_CHECKED).for_each(Endpoint::check_served);
         }
         let management = self.management.as_ref().and_then(|management| management.poll_timeout());
         let memory = self.memory.next_finish();
