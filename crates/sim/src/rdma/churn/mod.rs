@@ -22,7 +22,7 @@ use std::time::Duration;
 use ferroce_proto::qp::State;
 use ferroce_proto::time::Instant;
 
-use super::host::RdmaHost;
+use super::host::{Endpoint, RdmaHost};
 use super::layout::{RC_SRQ, XRC_SRQS, address};
 use super::memory::Regions;
 use super::summary::Summary;
@@ -192,6 +192,12 @@ impl<T: EventLog> Churn<'_, T> {
                     violations.push(format!(
                         "host {number}: {in_use} bytes of credit in use and {waiting} QPs waiting for it without a QP"
                     ));
+                }
+                let late = |one: &&Endpoint| {
+                    one.send_completions.len() + one.receive_completions.len() > 0
+                };
+                if let Some(one) = host.endpoints.iter().filter(|one| one.destroyed).find(late) {
+                    violations.push(format!("host {number}: completions after it was destroyed: {one:?}"));
                 }
                 host.memory.collect();
                 let found = pool.verify(&host.memory);

@@ -1,8 +1,10 @@
-//! What a program does with the queue pairs of a host while it runs: create, connect, reset, destroy, post.
+//! What a program does with the queue pairs of a host while it runs: create, connect, reset, destroy, post; and the credit
+//! that they share.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use ferroce_device::credit::Credit;
 use ferroce_proto::qp::{ModifyError, QueuePairAttributes, State};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::work::{ReceiveRequest, SendRequest};
@@ -11,6 +13,17 @@ use super::endpoint::QpConfig;
 use super::{EndpointRq, QueuePair, RdmaHost};
 
 impl RdmaHost {
+    /// Sets how many bytes may be in flight to one receiver.
+    pub(in crate::rdma) fn set_share(&mut self, share: usize) {
+        self.share = share;
+        self.credit = Credit::new(share, 0);
+    }
+
+    /// Returns the bytes of credit in use, and the number of QPs that wait for some.
+    pub(in crate::rdma) fn credit(&self) -> (usize, usize) {
+        (self.credit.in_use(), self.credit.waiting())
+    }
+
     /// Creates a QP in RESET, and returns the index of its endpoint. The number of a destroyed QP is not used again.
     pub(in crate::rdma) fn create(&mut self, rq: EndpointRq, config: &QpConfig) -> usize {
         let index = self.add_endpoint(Ipv4Addr::UNSPECIFIED, rq);
@@ -59,7 +72,7 @@ impl RdmaHost {
         self.interrupt_turn();
         let Self { endpoints, credit, schedule, memory, .. } = self;
         let endpoint = &mut endpoints[index];
-        if endpoint.qp.take().is_some() {
+        if !std::mem::replace(&mut endpoint.destroyed, true) {
             credit.leave(&endpoint.core, &mut endpoint.membership, schedule);
             memory.registry().forget_queue_pair(super::qpn(index));
         }

@@ -161,6 +161,8 @@ impl Schedulable for Core {
 pub(in crate::rdma) struct Endpoint {
     pub(in crate::rdma) core: Arc<Core>,
     pub(super) membership: Membership,
+    /// Nothing may complete any more.
+    pub(in crate::rdma) destroyed: bool,
     /// It waits for credit, which other QPs may return.
     pub(super) awaits_credit: bool,
     /// `None` until it is connected.
@@ -183,6 +185,7 @@ impl Endpoint {
         Self {
             core: Core::new(number),
             membership: Membership::default(),
+            destroyed: false,
             awaits_credit: false,
             qp: None,
             rq,
@@ -297,7 +300,7 @@ impl Endpoint {
 
     /// Collects the completions. In the error state, requests in its own RQ are flushed (IBA 10.3.1.7).
     pub(super) fn collect(&mut self) {
-        let Some(qp) = &mut self.qp else { return };
+        let Some(qp) = self.qp.as_mut().filter(|_| !self.destroyed) else { return };
         self.send_completions.extend(std::iter::from_fn(|| qp.poll_send_completion()));
         self.receive_completions.extend(std::iter::from_fn(|| qp.poll_receive_completion()));
         // The state is current only after this.

@@ -140,6 +140,10 @@ impl RdmaHost {
     /// Passes a packet to the QP of an endpoint.
     fn deliver(&mut self, now: Instant, index: usize, received: &ReceivedPacket<'_>) {
         let Some(endpoint) = self.endpoints.get_mut(index) else { return };
+        if endpoint.destroyed {
+            // As in the engine, which finds a QP by its number until the call that destroys it returns.
+            return self.update(index);
+        }
         let packet = &received.packet;
         let envelope = ud::Envelope {
             destination: Gid::from_ip(Ipv4Addr::from(received.ip.destination.0).into()),
@@ -186,7 +190,7 @@ impl RdmaHost {
         while let Some(finished) = self.memory.finish(now) {
             let index = finished.queue_pair.0.wrapping_sub(FIRST_QPN) as usize;
             let Some(endpoint) = self.endpoints.get_mut(index) else { continue };
-            let Some(qp) = &mut endpoint.qp else { continue };
+            let Some(qp) = endpoint.qp.as_mut().filter(|_| !endpoint.destroyed) else { continue };
             qp.handle_finished(&finished);
             self.schedule.push(Arc::clone(&endpoint.core));
             self.update(index);
@@ -208,22 +212,11 @@ impl RdmaHost {
         qp.take_held(&self.memory.access(now))
     }
 
-    /// Sets how many bytes may be in flight to one receiver.
-    pub(super) fn set_share(&mut self, share: usize) {
-        self.share = share;
-        self.credit = Credit::new(share, 0);
-    }
-
     /// Returns how many requests an endpoint holds back although nothing will send them.
     pub(super) fn stranded(&self, index: usize) -> Option<usize> {
         // A restarted host has none of its endpoints; a QP that is served is polled again.
         let served = self.turn.as_ref().is_some_and(|turn| turn.index == index);
         self.endpoints.get(index).filter(|_| !served)?.stranded()
-    }
-
-    /// Returns the bytes of credit in use, and the number of QPs that wait for some.
-    pub(super) fn credit(&self) -> (usize, usize) {
-        (self.credit.in_use(), self.credit.waiting())
     }
 
     /// Collects completions and updates the credit after anything happened to a QP.
@@ -280,9 +273,15 @@ impl RdmaHost {
 
     /// Begins to serve the next QP.
     fn begin_turn(&mut self) -> Option<Turn> {
-        let core = self.schedule.pop()?;
-        let index = core.number().0.wrapping_sub(FIRST_QPN) as usize;
-        let endpoint = self.endpoints.get_mut(index)?;
+        let index_of = |core: &Core| core.number().0.wrapping_sub(FIRST_QPN) as usize;
+        let core = loop {
+            let core = self.schedule.pop()?;
+            if !self.endpoints[index_of(&core)].destroyed {
+                break core;
+            }
+        };
+        let index = index_of(&core);
+        let endpoint = &mut self.endpoints[index];
         endpoint.release();
         endpoint.awaits_credit = false;
         let receiver = endpoint.receiver();
@@ -411,7 +410,7 @@ impl Host for RdmaHost {
         while let Some((at, number)) = self.schedule.pop_timer(now) {
             let index = number.0.wrapping_sub(FIRST_QPN) as usize;
             let Some(endpoint) = self.endpoints.get_mut(index) else { continue };
-            if !endpoint.membership.take_timer(at) {
+            if endpoint.destroyed || !endpoint.membership.take_timer(at) {
                 continue;
             }
             if endpoint.handle_timeout(now) {
