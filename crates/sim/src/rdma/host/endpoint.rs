@@ -263,7 +263,7 @@ impl Endpoint {
 
     /// Panics if the QP has something to send and nothing will serve it.
     pub(super) fn check_served(&self) {
-        let Some(qp) = &self.qp else { return };
+        let Some(qp) = self.qp.as_ref().filter(|_| !self.destroyed) else { return };
         let awaits = qp.awaits_ack() || qp.unfinished() > 0;
         let (pending, timeout) = (qp.pending(), qp.poll_timeout());
         Schedule::check_served(&self.core, &self.membership, pending, timeout, awaits);
