@@ -1,10 +1,14 @@
 //! Registered memory as the transports see it: they pass keys and ranges, and get a verdict. Addresses are opaque
 //! here; the implementation of [`Memory`] owns the bytes.
 
+use alloc::boxed::Box;
+use core::fmt;
+
 use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 use ferroce_wire::transport::Reth;
 
 use crate::reason::{KeyFault, RefusedAccess};
+use crate::work::SgList;
 
 pub use ferroce_wire::access::AccessFlags;
 
@@ -144,6 +148,39 @@ pub enum Outcome {
     Failed,
 }
 
+/// The bytes of a payload that memory has read ahead. The memory may keep its buffers in it: they are free again when it is
+/// dropped.
+pub struct Staged(Box<dyn AsRef<[u8]> + Send + Sync>);
+
+impl Staged {
+    /// Bytes of any owner.
+    pub fn new(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        Self(Box::new(bytes))
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+}
+
+impl fmt::Debug for Staged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.bytes().len())
+    }
+}
+
+/// A payload that was read ahead, for [`Endpoint::handle_read`](crate::endpoint::Endpoint::handle_read) of the QP.
+#[derive(Debug)]
+pub struct PayloadRead {
+    /// The QP that began it.
+    pub queue_pair: Qpn,
+    /// Its token.
+    pub token: Token,
+    /// The bytes; `None` if the copy failed.
+    pub payload: Option<Staged>,
+}
+
 /// Registered memory. Every method checks key, PD, bounds and access rights itself: an earlier check is not a
 /// permission, since an MR can be deregistered between two packets of a message.
 pub trait Memory {
@@ -190,8 +227,40 @@ pub trait Memory {
         self.atomic(by, range, operation).map(Begun::Done)
     }
 
-    /// The next access that has finished.
+    /// Prepares `length` bytes of a send request from `offset` on to be read. `Done`: [`Memory::read_local`] reads them when
+    /// a packet is encoded. `Pending`: they are read ahead, as one piece. Only RC and XRC ask; UC and UD read at once.
+    #[inline(always)]
+    fn begin_read_local(
+        &mut self,
+        by: Accessor,
+        sg_list: &SgList,
+        offset: u64,
+        length: u32,
+    ) -> Result<Begun<()>, Denied> {
+        let _ = (by, sg_list, offset, length);
+        Ok(Begun::Done(()))
+    }
+
+    /// Prepares a range that a peer's RDMA READ requested to be read, as [`Memory::begin_read_local`]. `duplicate`: for
+    /// [`Memory::read_remote_duplicate`].
+    #[inline(always)]
+    fn begin_read_remote(
+        &mut self,
+        by: Accessor,
+        range: RemoteRange,
+        duplicate: bool,
+    ) -> Result<Begun<()>, Denied> {
+        let _ = (by, range, duplicate);
+        Ok(Begun::Done(()))
+    }
+
+    /// The next write or atomic operation that has finished.
     fn poll_finished(&mut self) -> Option<Finished> {
+        None
+    }
+
+    /// The next payload that was read ahead.
+    fn poll_read(&mut self) -> Option<PayloadRead> {
         None
     }
 

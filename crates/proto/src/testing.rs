@@ -6,11 +6,13 @@ use std::vec::Vec;
 
 use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 
+pub(crate) use self::pending::Ended;
 use self::pending::Pending;
 use crate::memory::{
     AccessFlags, Accessor, Atomic, Begun, Bind, Denied, Memory, PdId, RemoteRange, Sge,
 };
 use crate::reason::Reason;
+use crate::work::SgList;
 
 /// SplitMix64.
 pub(crate) struct Random(pub(crate) u64);
@@ -216,6 +218,37 @@ impl Memory for TestMemory {
         }
         let range = self.atomic_range(by, range, operation)?;
         Ok(self.begin_operation(by, range, operation))
+    }
+
+    fn begin_read_local(
+        &mut self,
+        by: Accessor,
+        sg_list: &SgList,
+        offset: u64,
+        length: u32,
+    ) -> Result<Begun<()>, Denied> {
+        if !self.pending.reads || !self.takes_time() {
+            return Ok(Begun::Done(()));
+        }
+        let none = AccessFlags::default();
+        let parts = sg_list
+            .range(offset, length.into())
+            .map(|sge| self.range(by.pd, sge.key.0, sge.address, u64::from(sge.length), none));
+        let parts = parts.collect::<Result<_, _>>()?;
+        Ok(self.begin_read(by, parts))
+    }
+
+    fn begin_read_remote(
+        &mut self,
+        by: Accessor,
+        range: RemoteRange,
+        _duplicate: bool,
+    ) -> Result<Begun<()>, Denied> {
+        if !self.pending.reads || !self.takes_time() {
+            return Ok(Begun::Done(()));
+        }
+        let range = self.remote(by, range, AccessFlags::REMOTE_READ)?;
+        Ok(self.begin_read(by, [range].into()))
     }
 
     fn check_local(&self, pd: PdId, sge: Sge, write: bool) -> Result<(), Denied> {

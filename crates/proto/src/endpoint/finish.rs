@@ -2,7 +2,7 @@
 
 use super::{Endpoint, Transport};
 use crate::held::HeldPacket;
-use crate::memory::{Finished, Memory};
+use crate::memory::{Finished, Memory, PayloadRead, Token};
 
 impl<R: Copy> Endpoint<R> {
     /// Handles the end of an access to memory that this QP has begun. Then [`Endpoint::take_held`] is to be called until
@@ -15,6 +15,20 @@ impl<R: Copy> Endpoint<R> {
             Transport::Datagram(queue_pair) => queue_pair.handle_finished(token, outcome),
             Transport::None => false,
         };
+        self.after_finish(known, token);
+    }
+
+    /// Handles the end of a read that this QP has begun: of the payload of a send request or of a READ response.
+    pub fn handle_read(&mut self, read: PayloadRead) {
+        let PayloadRead { token, payload, .. } = read;
+        let known = match &mut self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.handle_read(token, payload),
+            Transport::Unreliable(_) | Transport::Datagram(_) | Transport::None => false,
+        };
+        self.after_finish(known, token);
+    }
+
+    fn after_finish(&mut self, known: bool, token: Token) {
         if !known {
             debug_assert!(
                 self.abandoned > 0,

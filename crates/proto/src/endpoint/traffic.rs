@@ -320,10 +320,10 @@ impl<R: Copy> Endpoint<R> {
     /// next, the link loses no packets, and the message has no more of them than [`Endpoint::set_max_run`] says. `None` means
     /// nothing: [`Endpoint::poll_transmit`] decides.
     #[inline]
-    pub fn take_whole(&mut self, now: Instant) -> Option<Whole<'_>> {
+    pub fn take_whole(&mut self, now: Instant, memory: &mut impl Memory) -> Option<Whole<'_>> {
         self.check_invariants();
         match &mut self.transport {
-            Transport::Reliable(queue_pair) => queue_pair.take_whole(now),
+            Transport::Reliable(queue_pair) => queue_pair.take_whole(now, memory),
             _ => None,
         }
     }

@@ -634,6 +634,7 @@ impl Requester {
         while let Some(queued) = self.queue.pop_front() {
             done.push_back(queued.completion(Status::Flushed));
         }
+        self.staging.clear();
         self.unacknowledged = self.tail;
         (self.next, self.newest, self.ack_requested) = (self.tail, self.tail, self.tail);
         self.next_index = 0;

@@ -13,6 +13,7 @@
 //! | `responder` | the checks on requests and their execution |
 //! | `keepalive` | asks a silent peer whether it is there |
 //! | `responses` | queued ACKs, READ and atomic responses; responses to duplicates |
+//! | `staging` | payload that memory reads ahead |
 //! | `sequence` | PSNs extended to 64 bits |
 
 mod completer;
@@ -26,6 +27,7 @@ mod responses;
 mod rtt;
 mod segment;
 mod sequence;
+mod staging;
 mod whole;
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use super::queue_pair::Config;
 use super::requester::Requester;
 use super::segment::packet;
 use super::sequence::Sequence;
+use crate::memory::Memory;
 use crate::time::Instant;
 use crate::transmit::Transmit;
 use crate::work::Operation;
@@ -117,7 +118,7 @@ impl Requester {
     }
 
     /// A packet in flight once more, with AckReq; of a READ, the request for the rest of its chunk.
-    pub(super) fn packet_in_flight(
+    pub(super) fn packet_in_flight<M: Memory>(
         &self,
         sequence: Sequence,
         config: &Config,
@@ -130,6 +131,7 @@ impl Requester {
         let from = sequence.since(queued.start);
         let wants_response = queued.request.operation.wants_response();
         let to = if wants_response { self.chunk_end(queued, from) } else { from + 1 };
-        Some(packet(queued, from..to, sequence.psn(), true, config))
+        let transmit = packet(queued, from..to, sequence.psn(), true, config);
+        Some(self.staging.with_payload::<M>(transmit, sequence, config))
     }
 }

@@ -2,6 +2,7 @@
 
 #[cfg(debug_assertions)]
 mod invariants;
+mod memory;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -22,8 +23,7 @@ use super::whole::Whole;
 use crate::budget::{Budget, InFlight, Pending, Progress};
 use crate::congestion::{Congestion, NotificationPacer, RateControl, cost};
 use crate::counters::{Counters, Uncollected};
-use crate::held::HeldPacket;
-use crate::memory::{AccessFlags, Accessor, Memory, Outcome, PdId, Token};
+use crate::memory::{AccessFlags, Accessor, Memory, PdId};
 use crate::qp::Fault;
 use crate::reason::Reason;
 use crate::receive::{ReceiveQueue, XrcDomain};
@@ -467,7 +467,8 @@ impl QueuePair {
             }
         } else {
             self.counters.report(reason);
-            self.responder.fail_read(psn);
+            let sequence = self.responder.near(psn);
+            self.responder.fail_read(sequence, NakCode::RemoteAccessError);
             self.refusal = Some(NakCode::RemoteAccessError);
             self.enter_error(Fault::Responder);
         }
@@ -488,52 +489,6 @@ impl QueuePair {
         self.requester.flush(&mut self.send_done);
         self.requester.withhold(&mut self.send_done);
         self.responder.stop(&mut self.receive_done);
-    }
-
-    /// Handles the end of an access to memory that this QP has begun. Returns false if it has not.
-    pub fn handle_finished(&mut self, token: Token, outcome: Outcome) -> bool {
-        let Self { responder, requester, config, receive_done, send_done, .. } = self;
-        let in_error = self.fault.is_some();
-        let of_request = responder.handle_finished(token, outcome, config, in_error, receive_done);
-        let failed = match of_request {
-            Some(Ok(())) => None,
-            Some(Err(Refused { code, reported })) => {
-                self.refusal = Some(code).filter(|_| !reported);
-                Some(Fault::Responder)
-            }
-            None => {
-                let ended = requester.handle_finished(token, outcome, in_error, send_done);
-                let Some(result) = ended else { return false };
-                result.err()
-            }
-        };
-        if let Some(fault) = failed {
-            self.enter_error(fault);
-        }
-        true
-    }
-
-    /// The next packet that was held while memory was written, if it can be handled now. It is to be passed to
-    /// [`QueuePair::handle_run`] before any other packet.
-    pub fn take_held<M: Memory>(&mut self) -> Option<HeldPacket> {
-        if self.responder.is_placing() || self.fault.is_some() {
-            return None;
-        }
-        let packet = self.responder.held.pop();
-        if packet.is_none() {
-            self.responder.ask_for_dropped::<M>();
-        }
-        packet
-    }
-
-    /// Number of accesses to memory that have begun and not finished.
-    pub fn unfinished(&self) -> usize {
-        self.responder.withheld.unfinished() + self.requester.withheld.unfinished()
-    }
-
-    /// Whether receive completions wait for the end of an access to memory.
-    pub(crate) fn withholds_receives(&self) -> bool {
-        !self.responder.withheld.is_empty()
     }
 
     /// Flushes the QP's own RQ in ERR. Never call this with an SRQ.
@@ -558,8 +513,12 @@ impl QueuePair {
         }
         let acks_follow = self.acks_follow();
         let max_run = self.max_response_run();
-        if self.responder.wants_to_send() && !acks_follow && !self.pace_response(now) {
-            return self.responder.poll_transmit(&self.config, max_run);
+        if self.responder.wants_to_send()
+            && !acks_follow
+            && self.is_response_ready(memory)
+            && !self.pace_response(now)
+        {
+            return self.responder.poll_transmit::<M>(&self.config, max_run);
         }
         // Not before: a request that was held back still is when a response goes first.
         self.requester.over_budget = InFlight::NONE;
@@ -578,12 +537,15 @@ impl QueuePair {
             return None;
         }
         self.watch_peer(now);
+        if M::CAN_PEND {
+            self.prepare_request(memory);
+        }
         let next = self.requester.unacknowledged;
-        if let Some(request) = self.requester.poll_transmit(now, budget, &self.config) {
+        if let Some(request) = self.requester.poll_transmit::<M>(now, budget, &self.config) {
             return Some(request);
         }
         if acks_follow {
-            return self.responder.poll_transmit(&self.config, max_run);
+            return self.responder.poll_transmit::<M>(&self.config, max_run);
         }
         self.keepalive.poll_transmit(next, &self.config)
     }
@@ -597,10 +559,16 @@ impl QueuePair {
     /// the link loses no packets, and the message has no more of them than [`QueuePair::set_max_run`] says. `None` means
     /// nothing: [`QueuePair::poll_transmit`] decides. For [`QueuePair::handle_run`] of the peer.
     #[inline]
-    pub fn take_whole(&mut self, now: Instant) -> Option<Whole<'_>> {
+    pub fn take_whole<M: Memory>(&mut self, now: Instant, memory: &mut M) -> Option<Whole<'_>> {
         let responds_first = self.responder.wants_to_send() && !self.acks_follow();
         if self.notify || self.fault.is_some() || responds_first || !self.requester.lossless {
             return None;
+        }
+        if M::CAN_PEND {
+            self.prepare_request(memory);
+            if !self.requester.is_next_in_memory() {
+                return None;
+            }
         }
         self.requester.take_whole(now, &self.config)
     }
@@ -696,7 +664,8 @@ impl QueuePair {
             return Pending::Urgent;
         }
         // Responses behind a paced READ response wait for its timer.
-        match self.responder.wants_to_send() && self.responses_paced_until.is_none() {
+        let waits = self.responses_paced_until.is_some() || self.responder.awaits_payload;
+        match self.responder.wants_to_send() && !waits {
             false => Pending::Nothing,
             true if self.responder.owes_only_acks() => Pending::Ack,
             true => Pending::Urgent,

@@ -24,6 +24,7 @@ use super::queue_pair::{Config, Role};
 use super::rtt::RoundTrip;
 use super::segment::packet;
 use super::sequence::Sequence;
+use super::staging::{Payload, Staging};
 use crate::budget::{Budget, InFlight};
 use crate::congestion::{Blocked, Controller, Loss, RateControl, cost};
 use crate::counters::Uncollected;
@@ -187,6 +188,8 @@ pub(super) struct Requester {
     pub(super) stalled: bool,
     pub(super) sending: Sending,
     pub(super) counters: Uncollected,
+    /// The payload of requests that are next, or not acknowledged.
+    pub(super) staging: Staging,
     /// The completions behind responses whose payload is being written.
     pub(super) withheld: Withheld<Placement, Completion>,
     /// How many completions wait for nothing.
@@ -250,6 +253,7 @@ impl Requester {
             stalled: false,
             sending: Sending::NotYet,
             counters: Uncollected::default(),
+            staging: Staging::default(),
             withheld: Withheld::default(),
             released: 0,
             failed: None,
@@ -344,7 +348,7 @@ impl Requester {
 
     /// The next packet, if there is one and it may be sent now.
     #[inline]
-    pub(super) fn poll_transmit(
+    pub(super) fn poll_transmit<M: Memory>(
         &mut self,
         now: Instant,
         budget: &mut Budget,
@@ -355,7 +359,7 @@ impl Requester {
         if let Some(sequence) = self.next_probe() {
             self.ack_requested = self.ack_requested.max(sequence.plus(1));
             self.counters.get_mut().retrans_pkts += 1;
-            return self.packet_in_flight(sequence, config);
+            return self.packet_in_flight::<M>(sequence, config);
         }
         // Until a packet is found.
         self.stalled = true;
@@ -377,10 +381,13 @@ impl Requester {
         if (index == 0 || wants_response) && !self.may_start(queued, config) {
             return None;
         }
+        if M::CAN_PEND && self.staging.payload(self.next) == Payload::Reading {
+            return None;
+        }
         let mut end = if wants_response {
             self.chunk_end(queued, index)
         } else {
-            self.run_end(queued, index, config)
+            self.run_end::<M>(queued, index, config)
         };
         let mut sent = queued.cost(index, end, config.mtu);
         let is_run = !wants_response && end > index + 1;
@@ -410,7 +417,7 @@ impl Requester {
             if core::mem::take(&mut self.since_ack_request) > 0 {
                 self.ack_requested = self.next;
                 self.counters.get_mut().retrans_pkts += 1;
-                return self.packet_in_flight(self.next.before(), config);
+                return self.packet_in_flight::<M>(self.next.before(), config);
             }
             return None;
         }
@@ -419,7 +426,8 @@ impl Requester {
         if !wants_response {
             self.run = end - index;
         }
-        let (psn, answered_by) = (self.next.psn(), self.next.plus(self.run));
+        let sequence = self.next;
+        let (psn, answered_by) = (sequence.psn(), sequence.plus(self.run));
         let next = queued.start.plus(end);
         self.on_sent(now, next, sent);
         if wants_response {
@@ -438,7 +446,8 @@ impl Requester {
         self.next_index += usize::from(last);
         self.start_timer(now, config);
         let queued = &self.queue[self.next_index - usize::from(last)];
-        Some(packet(queued, index..end, psn, ack_request, config))
+        let transmit = packet(queued, index..end, psn, ack_request, config);
+        Some(self.staging.with_payload::<M>(transmit, sequence, config))
     }
 
     /// Packets of this cost are sent, the last of them before `next`.
@@ -475,7 +484,7 @@ impl Requester {
 
     /// End of the run of MIDDLE packets that starts with packet `index`; a packet in another position is a run of its own.
     #[inline]
-    fn run_end(&self, queued: &QueuedRequest, index: u32, config: &Config) -> u32 {
+    fn run_end<M: Memory>(&self, queued: &QueuedRequest, index: u32, config: &Config) -> u32 {
         let last = queued.packets - 1;
         if index == 0 || index >= last || config.role != Role::Both {
             return index + 1;
@@ -485,7 +494,12 @@ impl Requester {
             0 => u32::MAX,
             resent => resent,
         };
-        index + self.max_run.min(last - index).min(resent).max(1)
+        // A run is within one part of the payload.
+        let part = match M::CAN_PEND {
+            true => self.staging.end(self.next).map_or(u32::MAX, |end| end.since(self.next)),
+            false => u32::MAX,
+        };
+        index + self.max_run.min(last - index).min(resent).min(part).max(1)
     }
 
     /// End of the READ chunk that contains packet `index`. Chunks start at multiples of their size, so that a late

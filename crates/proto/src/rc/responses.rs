@@ -49,7 +49,7 @@ impl ResponseKind {
 
 impl Response {
     /// Position after its last packet.
-    fn end(&self, mtu: u16) -> Sequence {
+    pub(super) fn end(&self, mtu: u16) -> Sequence {
         match self.kind {
             ResponseKind::Read { range, .. } => self.sequence.plus(packets(range.length, mtu)),
             _ => self.sequence.plus(1),
@@ -57,7 +57,7 @@ impl Response {
     }
 
     /// Position of its next packet.
-    fn next(&self, mtu: u16) -> Sequence {
+    pub(super) fn next(&self, mtu: u16) -> Sequence {
         match self.kind {
             ResponseKind::Read { sent, .. } => self.sequence.plus(sent / u32::from(mtu)),
             _ => self.sequence,
@@ -227,6 +227,16 @@ impl Responses {
             }
             _ => None,
         }
+    }
+
+    /// The next response.
+    pub(super) fn front(&self) -> Option<&Response> {
+        self.queue.front()
+    }
+
+    /// Drops the next response.
+    pub(super) fn drop_front(&mut self) {
+        self.queue.pop_front();
     }
 
     /// Takes the next response if it is a positive ACK, which consists of these two headers.

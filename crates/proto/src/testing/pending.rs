@@ -5,13 +5,15 @@ use core::time::Duration;
 use std::vec::Vec;
 
 use super::{Random, TestMemory};
-use crate::memory::{Accessor, Atomic, Begun, Finished, Outcome, Token};
+use crate::memory::{Accessor, Atomic, Begun, Finished, Outcome, PayloadRead, Staged, Token};
 use crate::time::Instant;
 
 /// Which accesses take time, and the unfinished ones.
 pub(crate) struct Pending {
     /// Of 1,000 accesses.
     pub(crate) chance: u64,
+    /// Whether reads take time as well.
+    pub(crate) reads: bool,
     /// Of 1,000 that take time.
     pub(crate) failing: u64,
     /// The shortest and the longest time.
@@ -21,6 +23,13 @@ pub(crate) struct Pending {
     /// How many have begun.
     pub(crate) begun: u64,
     random: Random,
+}
+
+/// An access that has finished.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    Access(Finished),
+    Read(PayloadRead),
 }
 
 /// An unfinished access.
@@ -35,6 +44,8 @@ pub(crate) struct Open {
 }
 
 enum Access {
+    /// Ranges of `bytes` in place of the one range.
+    Read(Vec<Range<usize>>),
     Write(Vec<u8>),
     Atomic(Atomic),
 }
@@ -43,7 +54,7 @@ impl Pending {
     pub(super) fn new() -> Self {
         let (shortest, longest) = (Duration::ZERO, Duration::from_micros(20));
         let (random, open) = (Random(0xca11), Vec::new());
-        Self { chance: 0, failing: 0, shortest, longest, open, begun: 0, random }
+        Self { chance: 0, reads: false, failing: 0, shortest, longest, open, begun: 0, random }
     }
 
     fn begin(&mut self, by: Accessor, range: Range<usize>, access: Access) -> Token {
@@ -76,6 +87,10 @@ impl TestMemory {
         Begun::Pending(self.pending.begin(by, range, Access::Write(data.into())))
     }
 
+    pub(super) fn begin_read(&mut self, by: Accessor, parts: Vec<Range<usize>>) -> Begun<()> {
+        Begun::Pending(self.pending.begin(by, 0..0, Access::Read(parts)))
+    }
+
     pub(super) fn begin_operation(
         &mut self,
         by: Accessor,
@@ -98,17 +113,23 @@ impl TestMemory {
     }
 
     /// Finishes the access that is due first.
-    pub(crate) fn finish_next(&mut self) -> Finished {
+    pub(crate) fn finish_next(&mut self) -> Ended {
         let open = self.pending.open.iter().enumerate();
         let (index, _) = open.min_by_key(|(_, open)| (open.due, open.token.0)).unwrap();
         self.finish(index)
     }
 
     /// Finishes the access at this index, or lets it fail.
-    pub(crate) fn finish(&mut self, index: usize) -> Finished {
+    pub(crate) fn finish(&mut self, index: usize) -> Ended {
         let Open { by, token, range, access, .. } = self.pending.open.remove(index);
         let fails = self.pending.failing > 0 && self.pending.random.chance(self.pending.failing);
+        let queue_pair = by.queue_pair;
         let outcome = match access {
+            Access::Read(parts) => {
+                let bytes = || parts.iter().flat_map(|part| &self.bytes[part.clone()]);
+                let payload = (!fails).then(|| Staged::new(bytes().copied().collect::<Vec<_>>()));
+                return Ended::Read(PayloadRead { queue_pair, token, payload });
+            }
             _ if fails => Outcome::Failed,
             Access::Write(data) => {
                 self.bytes[range].copy_from_slice(&data);
@@ -116,6 +137,6 @@ impl TestMemory {
             }
             Access::Atomic(operation) => Outcome::Executed(self.execute(range, operation)),
         };
-        Finished { queue_pair: by.queue_pair, token, outcome }
+        Ended::Access(Finished { queue_pair, token, outcome })
     }
 }

@@ -6,11 +6,12 @@ mod slow;
 use std::sync::Arc;
 
 use ferroce_memory::{AddressRange, Buffer, Change, Registry, WindowKind};
-use ferroce_proto::memory::{AccessFlags, Finished, PdId, Sge};
+use ferroce_proto::memory::{AccessFlags, PdId, Sge};
 use ferroce_proto::time::Instant;
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 
 use crate::random::Random;
+pub(super) use slow::Ended;
 use slow::{HostMemory, Slow};
 
 /// The PD of nearly everything on a simulated host.
@@ -93,7 +94,7 @@ impl Regions {
     }
 
     /// Finishes the next access that is due.
-    pub(super) fn finish(&mut self, now: Instant) -> Option<Finished> {
+    pub(super) fn finish(&mut self, now: Instant) -> Option<Ended> {
         self.slow.finish(now, &self.registry)
     }
 

@@ -6,6 +6,7 @@ use std::vec::Vec;
 use super::{SENDING, Side, pair, post, run, side};
 use crate::endpoint::{Event, InboundPacket};
 use crate::qp::{QueuePairAttributes, ServiceType, State};
+use crate::testing::Ended;
 use crate::time::Instant;
 use crate::ud::Envelope;
 use crate::work::Status;
@@ -25,8 +26,10 @@ fn connect(sides: &mut [Side; 2]) {
 
 /// Finishes the oldest access, and handles the packets that waited for it.
 fn finish(side: &mut Side) {
-    let finished = side.memory.finish(0);
-    side.endpoint.handle_finished(&finished);
+    match side.memory.finish(0) {
+        Ended::Access(finished) => side.endpoint.handle_finished(&finished),
+        Ended::Read(read) => side.endpoint.handle_read(read),
+    }
     while let Some(held) = side.endpoint.take_held(&side.memory) {
         let inbound = InboundPacket {
             time: Instant::ZERO,

@@ -164,7 +164,7 @@ impl Requester {
             return;
         };
         let has_timer = self.rnr_wait_until.or(self.paced_until).or(self.timer).is_some();
-        let waits_for_memory = !self.withheld.is_empty();
+        let waits_for_memory = !self.withheld.is_empty() || self.staging.unfinished() > 0;
         let waits_for_owner = (self.sending == Sending::Draining && queued.start >= newest)
             || (queued.request.operation.wants_response() && config.max_rd_atomic == 0);
         assert!(

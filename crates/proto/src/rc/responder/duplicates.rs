@@ -55,6 +55,8 @@ impl Responder {
         {
             return;
         }
+        // What is being read is not read again, but the response may begin with another part.
+        self.awaits_payload = false;
         let kind = match info.operation {
             Operation::ReadRequest => ResponseKind::Read { range, sent: 0, by, duplicate: true },
             Operation::CompareSwap | Operation::FetchAdd => {

@@ -11,6 +11,7 @@
 //! | `checks` | the checks after the PSN check |
 //! | `execute` | execution and receive completions |
 //! | `duplicates` | duplicate requests |
+//! | `payload` | the payload of READ responses |
 //! | `placement` | what waits for the end of an access to memory |
 //! | `invariants` | what is true after every event |
 
@@ -19,6 +20,7 @@ mod duplicates;
 mod execute;
 #[cfg(debug_assertions)]
 mod invariants;
+mod payload;
 mod placement;
 mod whole;
 
@@ -37,6 +39,7 @@ use self::placement::{Effect, Placement};
 use super::queue_pair::{Config, Role};
 use super::responses::{Response, ResponseKind, Responses};
 use super::sequence::Sequence;
+use super::staging::Staging;
 use crate::counters::Uncollected;
 use crate::held::HeldPackets;
 use crate::memory::{Accessor, Memory, RemoteRange};
@@ -96,6 +99,10 @@ pub(super) struct Responder {
     run: u32,
     responses: Responses,
     pub(super) counters: Uncollected,
+    /// The payload of the next READ response.
+    pub(super) staging: Staging,
+    /// It is being read.
+    pub(super) awaits_payload: bool,
     /// The responses and completions behind unfinished accesses to memory.
     pub(super) withheld: Withheld<Placement, Effect>,
     /// The number of the reason why one of these accesses failed.
@@ -180,6 +187,8 @@ impl Responder {
             run: 1,
             responses: Responses::default(),
             counters: Uncollected::default(),
+            staging: Staging::default(),
+            awaits_payload: false,
             withheld: Withheld::default(),
             failed: None,
             held: HeldPackets::default(),
@@ -203,12 +212,19 @@ impl Responder {
         self.responses.next_read_payload(config)
     }
 
-    pub(super) fn poll_transmit(
+    #[inline]
+    pub(super) fn poll_transmit<M: Memory>(
         &mut self,
         config: &Config,
         max_run: u32,
-    ) -> Option<Transmit<'static>> {
-        self.responses.poll_transmit(config, max_run)
+    ) -> Option<Transmit<'_>> {
+        if !M::CAN_PEND {
+            return self.responses.poll_transmit(config, max_run);
+        }
+        let position = self.next_position(config);
+        let part = self.staging.end(position).map_or(u32::MAX, |end| end.since(position));
+        let transmit = self.responses.poll_transmit(config, max_run.min(part))?;
+        Some(self.staging.with_payload::<M>(transmit, position, config))
     }
 
     pub(super) fn take_ack(&mut self, config: &Config) -> Option<(Bth, Aeth)> {
@@ -334,11 +350,17 @@ impl Responder {
         self.held.clear();
     }
 
+    /// The position of a request or response with this PSN.
+    pub(super) fn near(&self, psn: Psn) -> Sequence {
+        self.expected.near(psn)
+    }
+
     /// The memory of a READ can no longer be read: a NAK replaces the remaining responses.
-    pub(super) fn fail_read(&mut self, psn: Psn) {
-        let sequence = self.expected.near(psn);
+    pub(super) fn fail_read(&mut self, sequence: Sequence, code: NakCode) {
         self.responses.clear();
-        let kind = ResponseKind::Acknowledge(SyndromeKind::Nak(NakCode::RemoteAccessError).into());
+        self.staging.clear();
+        self.awaits_payload = false;
+        let kind = ResponseKind::Acknowledge(SyndromeKind::Nak(code).into());
         // Accesses that have not finished are of later requests.
         self.responses.push(Response { sequence, msn: self.msn, kind });
     }

@@ -22,5 +22,6 @@ mod responses;
 mod rnr;
 mod rules;
 mod runs;
+mod staging;
 mod whole;
 mod xrc;

@@ -14,10 +14,12 @@ use core::time::Duration;
 
 use crate::budget::Budget;
 use crate::congestion::{Congestion, cost};
-use crate::memory::{AccessFlags, Finished};
+use crate::memory::{AccessFlags, Finished, PayloadRead};
 use crate::rc::{Config, Message, QueuePair, Role};
 use crate::receive::ReceiveQueue;
-pub(super) use crate::testing::{BASE, DOMAIN, Faults, KEY, REGION, Random, TestMemory, sge};
+pub(super) use crate::testing::{
+    BASE, DOMAIN, Ended, Faults, KEY, REGION, Random, TestMemory, sge,
+};
 use crate::time::Instant;
 use crate::transmit::{EncodeError, Transmit};
 use crate::work::{Completion, ReceiveRequest, SgList, WorkId};
@@ -201,7 +203,7 @@ impl Pair {
     ) -> Option<(Psn, Result<usize, EncodeError>)> {
         let Host { qp, memory, .. } = &mut self.hosts[side];
         if self.takes_whole {
-            if let Some(message) = qp.take_whole(self.now) {
+            if let Some(message) = qp.take_whole(self.now, memory) {
                 out.fill(0);
                 let whole = message.headers_len() + message.length + usize::from(message.bth.pad);
                 let payload = &mut message.encode_headers(out).unwrap()[..message.length];
@@ -302,16 +304,19 @@ impl Pair {
     fn finish_accesses(&mut self) {
         for side in 0..2 {
             while self.hosts[side].memory.next_finish(self.now).is_some_and(|due| due <= self.now) {
-                let finished = self.hosts[side].memory.finish_next();
-                self.finish(side, &finished);
+                let ended = self.hosts[side].memory.finish_next();
+                self.finish(side, ended);
             }
         }
     }
 
     /// An access of this host has finished; packets that were held for it are handled.
-    pub(super) fn finish(&mut self, side: usize, finished: &Finished) {
+    pub(super) fn finish(&mut self, side: usize, ended: Ended) {
         let Host { qp, receives, memory, .. } = &mut self.hosts[side];
-        assert!(qp.handle_finished(finished.token, finished.outcome), "{finished:?}");
+        assert!(match ended {
+            Ended::Access(Finished { token, outcome, .. }) => qp.handle_finished(token, outcome),
+            Ended::Read(PayloadRead { token, payload, .. }) => qp.handle_read(token, payload),
+        });
         while let Some(held) = qp.take_held::<TestMemory>() {
             qp.handle_run(self.now, &held.packet(), held.packets, false, Some(receives), memory);
         }

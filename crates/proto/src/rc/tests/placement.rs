@@ -10,7 +10,7 @@ use ferroce_wire::syndrome::{NakCode, SyndromeKind};
 use super::helpers::{
     REMOTE_OFFSET, clean, opcodes, read, remote, request, statuses, syndromes, write,
 };
-use super::pair::{Faults, Pair};
+use super::pair::{Ended, Faults, Pair};
 use super::programs::program_with_memory;
 use crate::memory::{Finished, Outcome};
 use crate::rc::Fault;
@@ -35,15 +35,16 @@ fn settle(pair: &mut Pair) {
 
 /// Finishes the unfinished access with this index.
 fn finish(pair: &mut Pair, side: usize, index: usize) {
-    let finished = pair.hosts[side].memory.finish(index);
-    pair.finish(side, &finished);
+    let ended = pair.hosts[side].memory.finish(index);
+    pair.finish(side, ended);
     settle(pair);
 }
 
 fn fail(pair: &mut Pair, side: usize, index: usize) {
     let open = pair.hosts[side].memory.pending.open.remove(index);
     let (queue_pair, token) = (open.by.queue_pair, open.token);
-    pair.finish(side, &Finished { queue_pair, token, outcome: Outcome::Failed });
+    let outcome = Outcome::Failed;
+    pair.finish(side, Ended::Access(Finished { queue_pair, token, outcome }));
     settle(pair);
 }
 

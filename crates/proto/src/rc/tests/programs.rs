@@ -56,6 +56,7 @@ pub(super) fn program_with_memory(
         host.qp.set_lossless(whole);
         let longest = [1, 20, 300, 2_000][seed as usize % 4];
         host.memory.pend(seed ^ side as u64, pending, Duration::from_micros(longest));
+        host.memory.pending.reads = seed % 3 > 0;
     }
     let source = pair.hosts[0].memory.bytes.clone();
     let target = pair.hosts[1].memory.bytes.clone();

@@ -105,11 +105,11 @@ fn only_short_messages_are_taken_and_only_where_nothing_is_lost() {
     let write = |length| super::helpers::write(1, length);
     let takes = |lossless: bool, request: SendRequest| {
         let mut pair = Pair::new(1, Faults::default(), MTU);
-        let qp = &mut pair.hosts[0].qp;
+        let Host { qp, memory, .. } = &mut pair.hosts[0];
         qp.set_lossless(lossless);
         qp.set_max_run(3);
         qp.post_send(request).unwrap();
-        qp.take_whole(pair.now).map(|message| message.packets)
+        qp.take_whole(pair.now, memory).map(|message| message.packets)
     };
     assert_eq!(
         [0, 256, 257, 768, 769].map(|length| takes(true, write(length))),

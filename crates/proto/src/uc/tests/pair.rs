@@ -8,7 +8,7 @@ use ferroce_wire::packet::Packet;
 
 use crate::memory::{AccessFlags, Finished};
 use crate::receive::ReceiveQueue;
-use crate::testing::{BASE, DOMAIN, KEY, Random, TestMemory, sge};
+use crate::testing::{BASE, DOMAIN, Ended, KEY, Random, TestMemory, sge};
 use crate::transmit::EncodeError;
 use crate::uc::{Config, QueuePair};
 use crate::work::{
@@ -93,7 +93,7 @@ impl Pair {
 
     /// Finishes an access of the receiver to memory, and handles the packets that waited for it.
     pub(super) fn finish(&mut self, index: usize) {
-        let finished = self.to.memory.finish(index);
+        let Ended::Access(finished) = self.to.memory.finish(index) else { panic!("a read") };
         self.handle_finished(&finished);
     }
 

@@ -10,7 +10,7 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::Packet;
 
 use super::peer::{KEY, Peer, group, number, send};
-use crate::testing::{Faults, Random};
+use crate::testing::{Ended, Faults, Random};
 use crate::ud::{AddressHandle, Envelope, SendRequest};
 use crate::work::{Completion, Data, Status};
 
@@ -99,7 +99,8 @@ fn run_with_memory(seed: u64, faults: Faults, pending: u64) -> usize {
 fn placed(peer: &mut Peer, random: &mut Random, all: bool) -> Vec<Completion> {
     while peer.qp.unfinished() > 0 && (all || random.chance(300)) {
         let open = peer.memory.pending.open.len() as u64;
-        let finished = peer.memory.finish(random.below(open) as usize);
+        let ended = peer.memory.finish(random.below(open) as usize);
+        let Ended::Access(finished) = ended else { panic!("{ended:?}") };
         assert!(peer.qp.handle_finished(finished.token, finished.outcome));
     }
     let received = peer.received();

@@ -16,6 +16,7 @@ use ferroce_device::schedule::Schedule;
 use ferroce_proto::budget::Budget;
 use ferroce_proto::endpoint::InboundPacket;
 use ferroce_proto::held::HeldPacket;
+use ferroce_proto::memory::{Finished, PayloadRead};
 use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
@@ -31,7 +32,7 @@ use poster::Poster;
 use super::frame::{ReceivedPacket, emit};
 use super::layout::{FIRST_QPN, FIRST_SRQN, qpn};
 use super::management::{Management, QpControl};
-use super::memory::Regions;
+use super::memory::{Ended, Regions};
 use crate::host::{Destination, Host};
 use crate::random::Random;
 
@@ -187,11 +188,16 @@ impl RdmaHost {
 
     /// Finishes the accesses to memory that are due, and handles the packets that waited for them.
     fn finish_accesses(&mut self, now: Instant) {
-        while let Some(finished) = self.memory.finish(now) {
-            let index = finished.queue_pair.0.wrapping_sub(FIRST_QPN) as usize;
+        while let Some(ended) = self.memory.finish(now) {
+            let (Ended::Access(Finished { queue_pair, .. })
+            | Ended::Read(PayloadRead { queue_pair, .. })) = ended;
+            let index = queue_pair.0.wrapping_sub(FIRST_QPN) as usize;
             let Some(endpoint) = self.endpoints.get_mut(index) else { continue };
             let Some(qp) = endpoint.qp.as_mut().filter(|_| !endpoint.destroyed) else { continue };
-            qp.handle_finished(&finished);
+            match ended {
+                Ended::Access(finished) => qp.handle_finished(&finished),
+                Ended::Read(read) => qp.handle_read(read),
+            }
             self.schedule.push(Arc::clone(&endpoint.core));
             self.update(index);
             while let Some(held) = self.take_held(now, index) {

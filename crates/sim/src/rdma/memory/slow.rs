@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use ferroce_memory::Registry;
 use ferroce_proto::memory::{
-    AccessFlags, Accessor, Atomic, Begun, Bind, Denied, Finished, Memory, Outcome, PdId,
-    RemoteRange, Sge, Token,
+    AccessFlags, Accessor, Atomic, Begun, Bind, Denied, Finished, Memory, Outcome, PayloadRead,
+    PdId, RemoteRange, Sge, Staged, Token,
 };
 use ferroce_proto::reason::{KeyFault, RefusedAccess};
 use ferroce_proto::time::Instant;
+use ferroce_proto::work::SgList;
 use ferroce_wire::number::RKey;
 
 use crate::random::Random;
@@ -36,6 +37,8 @@ struct Open {
 
 #[derive(Debug)]
 enum Access {
+    ReadLocal(Vec<Sge>),
+    ReadRemote(RemoteRange),
     Local(Sge, Box<[u8]>),
     Remote(RemoteRange, Box<[u8]>),
     Atomic(RemoteRange, Atomic),
@@ -55,11 +58,30 @@ impl Slow {
     }
 
     /// Executes the oldest access that is due.
-    pub(super) fn finish(&mut self, now: Instant, mut registry: &Registry) -> Option<Finished> {
+    pub(super) fn finish(&mut self, now: Instant, mut registry: &Registry) -> Option<Ended> {
         let due = self.open.iter().enumerate().filter(|(_, open)| open.due <= now);
         let (index, _) = due.min_by_key(|(_, open)| (open.due, open.token.0))?;
         let Open { by, token, access, .. } = self.open.swap_remove(index);
+        let queue_pair = by.queue_pair;
+        let read = |payload: Option<Vec<u8>>| {
+            let payload = payload.map(Staged::new);
+            Some(Ended::Read(PayloadRead { queue_pair, token, payload }))
+        };
         let result = match access {
+            Access::ReadLocal(sges) => {
+                let mut payload = Vec::new();
+                let result = sges.iter().try_for_each(|sge| {
+                    let at = payload.len();
+                    payload.resize(at + sge.length as usize, 0);
+                    registry.read_local(by.pd, *sge, &mut payload[at..])
+                });
+                return read(result.ok().map(|()| payload));
+            }
+            Access::ReadRemote(range) => {
+                let mut payload = vec![0; range.length as usize];
+                let result = registry.read_remote(by, range, &mut payload);
+                return read(result.ok().map(|()| payload));
+            }
             Access::Local(sge, data) => {
                 registry.write_local(by.pd, sge, &data).map(|()| Outcome::Written)
             }
@@ -71,8 +93,15 @@ impl Slow {
             }
         };
         let outcome = result.unwrap_or(Outcome::Failed);
-        Some(Finished { queue_pair: by.queue_pair, token, outcome })
+        Some(Ended::Access(Finished { queue_pair, token, outcome }))
     }
+}
+
+/// An access that has finished.
+#[derive(Debug)]
+pub(in crate::rdma) enum Ended {
+    Access(Finished),
+    Read(PayloadRead),
 }
 
 /// The memory of a host as transports access it.
@@ -144,6 +173,34 @@ impl Memory for HostMemory<'_> {
         };
         self.registry.check_remote(by, RemoteRange { length: 8, ..range }, access)?;
         Ok(self.begin(by, Access::Atomic(range, operation)))
+    }
+
+    fn begin_read_local(
+        &mut self,
+        by: Accessor,
+        sg_list: &SgList,
+        offset: u64,
+        length: u32,
+    ) -> Result<Begun<()>, Denied> {
+        if !self.takes_time() {
+            return Ok(Begun::Done(()));
+        }
+        let sges: Vec<_> = sg_list.range(offset, length.into()).collect();
+        sges.iter().try_for_each(|sge| self.registry.check_local(by.pd, *sge, false))?;
+        Ok(self.begin(by, Access::ReadLocal(sges)))
+    }
+
+    fn begin_read_remote(
+        &mut self,
+        by: Accessor,
+        range: RemoteRange,
+        _duplicate: bool,
+    ) -> Result<Begun<()>, Denied> {
+        if !self.takes_time() {
+            return Ok(Begun::Done(()));
+        }
+        self.registry.check_remote(by, range, AccessFlags::REMOTE_READ)?;
+        Ok(self.begin(by, Access::ReadRemote(range)))
     }
 
     fn check_local(&self, pd: PdId, sge: Sge, write: bool) -> Result<(), Denied> {

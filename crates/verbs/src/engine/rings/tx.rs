@@ -204,7 +204,7 @@ fn write_message(
         return None;
     }
     let room = producer.room(MAX_RECORD).ok()??;
-    let message = inner.endpoint.take_whole(now)?;
+    let message = inner.endpoint.take_whole(now, &mut &*adapter.memory)?;
     let (bth, length, packets) = (message.bth, message.length, message.packets);
     let is_awaited = message.signaled && !turn.was_signaled;
     turn.was_signaled = message.signaled;
