@@ -55,9 +55,7 @@ microbench: ## run the benchmarks of single functions (BENCH=name for some of th
 	cargo bench --locked --workspace --bench '*' -- $(BENCH)
 
 instructions: ## count the instructions of the data path with valgrind, against tests/instructions/counts.json (WRITE=1 writes it)
-	cargo build --locked --release -p ferroce-tests --bin ferroce-instructions
-	unshare --map-root-user --net sh -c 'ip link set lo up && exec "$$@"' sh \
-		"$(or $(CARGO_TARGET_DIR),target)/release/ferroce-instructions" $(if $(WRITE),--write)
+	@scripts/instructions $(if $(WRITE),--write)
 
 coverage: ## line coverage of the protocol core
 	@scripts/coverage
