@@ -112,6 +112,8 @@ pub(super) struct TrackedRequest {
     pub(super) first_lost: bool,
     /// IPv4 identification of the last transmission.
     pub(super) identification: Option<u16>,
+    /// Whether the last transmission asked for an ACK.
+    pub(super) asks: bool,
     /// The packet that completed it.
     pub(super) finished: Option<Stamp>,
     /// The packet that refused it.
@@ -160,6 +162,7 @@ impl TrackedRequest {
             invalidate: extensions.ieth.map(|ieth| ieth.key.0),
             first: observed.stamp,
             last: observed.stamp,
+            asks: observed.packet.bth.ack_request,
             sends: 1,
             probes: 0,
             answered: None,

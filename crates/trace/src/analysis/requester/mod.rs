@@ -59,6 +59,7 @@ struct GoBackTrigger {
 struct FinishedPacket {
     sequence: u64,
     identification: Option<u16>,
+    asks: bool,
     last_time: i64,
     answered: Option<i64>,
 }
@@ -189,10 +190,11 @@ impl Requester {
                 self.finished.pop_front();
             }
             self.finished_before = self.finished_before.max(request.end());
-            let TrackedRequest { sequence, identification, last, finished, .. } = request;
+            let TrackedRequest { sequence, identification, asks, last, finished, .. } = request;
             self.finished.push_back(FinishedPacket {
                 sequence,
                 identification,
+                asks,
                 last_time: last.time,
                 answered: request.answered.or(finished.map(|stamp| stamp.time)),
             });

@@ -194,6 +194,7 @@ impl Requester {
                 if let Some(request) = self.window.find(sequence) {
                     request.probes += 1;
                     request.last = observed.stamp;
+                    request.asks = true;
                     request.response_missing = false;
                 }
                 let time = observed.stamp.time;
@@ -271,6 +272,7 @@ impl Requester {
             Some(request) => Some(FinishedPacket {
                 sequence: request.sequence,
                 identification: request.identification,
+                asks: request.asks,
                 last_time: request.last.time,
                 answered: request.answered.or(request.finished.map(|stamp| stamp.time)),
             }),
@@ -309,6 +311,8 @@ impl Requester {
                 self.window.front().is_none_or(|oldest| oldest.sequence >= earlier.sequence);
             let probable = buffered && first_in_flight;
             let adjacent = self.last_sequence == Some(sequence);
+            // A copy of the path is equal: this one asks for an ACK that the first did not ask for.
+            let probable = probable || observed.packet.bth.ack_request && !earlier.asks;
             match ids.same_packet(earlier.identification, observed.identification) {
                 Some(true) => return OldPacketKind::Duplicate,
                 None if unexplained && adjacent && !probable => return OldPacketKind::Duplicate,
@@ -371,6 +375,7 @@ impl Requester {
         if let Some(request) = self.window.find(sequence) {
             request.sends += 1;
             request.last = observed.stamp;
+            request.asks = observed.packet.bth.ack_request;
             request.identification = observed.identification;
             // Its responses are sent again and may be lost again.
             request.response_missing = false;

@@ -77,6 +77,23 @@ fn a_packet_repeated_after_a_pause_is_not_a_duplicate() {
     assert_eq!(wire.report().anomaly_counts, [("duplicate", 1)].into());
 }
 
+/// A requester that runs out of credit sends its newest packet again at once, to ask for an ACK.
+#[test]
+fn a_packet_repeated_to_ask_for_an_ack_is_not_a_duplicate() {
+    let counts = |first: bool, second: bool| {
+        let mut wire = CaptureBuilder::new();
+        wire.send(A, 2, Opcode::RC_SEND_ONLY, 0, 8);
+        wire.ack_request = first;
+        wire.send(A, 2, Opcode::RC_SEND_ONLY, 1, 8);
+        wire.ack_request = second;
+        wire.send(A, 2, Opcode::RC_SEND_ONLY, 1, 8).ack(B, 1, 1);
+        wire.report().anomaly_counts
+    };
+    assert_eq!(counts(false, true), [("probe", 1)].into());
+    assert_eq!(counts(true, true), [("duplicate", 1)].into());
+    assert_eq!(counts(false, false), [("duplicate", 1)].into());
+}
+
 /// The MTU is known from one direction, and the other one has a READ when the two are matched.
 #[test]
 fn a_path_mtu_applies_to_a_read_in_the_other_direction() {
