@@ -43,7 +43,7 @@ pub enum Scenario {
     Crashing,
     /// A host that crashes within the first 60 µs, with much in flight, and may restart.
     Crash,
-    /// A mix of all, drawn from the seed.
+    /// A mix of all, drawn from the seed; half of the hosts have memory that takes time.
     Hostile,
     /// Loss, reordering and duplication, drawn from the seed, under programs that create, reset and destroy queue pairs.
     Churn,

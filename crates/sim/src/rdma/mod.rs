@@ -164,9 +164,12 @@ impl Simulation {
         for host in &mut hosts {
             host.batch = Duration::from_micros([0, 0, 5, 20][random.below(4) as usize]);
         }
-        let random = Random::new(self.seed).stream("memory");
-        for (number, host) in hosts.iter_mut().enumerate() {
-            host.memory.slow_down(random.substream(number as u64));
+        // In other scenarios, delays of a host would look like faults of their network.
+        if self.scenario == Scenario::Hostile {
+            let random = Random::new(self.seed).stream("memory");
+            for (number, host) in hosts.iter_mut().enumerate() {
+                host.memory.slow_down(random.substream(number as u64));
+            }
         }
         if self.workload.posting == Posting::Lists {
             let random = Random::new(self.seed).stream("posting");
