@@ -71,6 +71,7 @@ impl Driver {
         }
     }
 
+    #[inline]
     fn next_timer(&self) -> Option<Instant> {
         self.schedule.next_timer().into_iter().chain(self.credit.next_timer()).min()
     }
