@@ -14,15 +14,22 @@ const BY: Accessor = Accessor { pd: PdId(7), queue_pair: Qpn(0x11) };
 const ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE.union(AccessFlags::REMOTE_WRITE);
 const LENGTH: usize = 64;
 
-/// The registered memory. It is no part of the model: an access copies between two of its steps.
-static WORDS: [AtomicU64; LENGTH / 8] = [const { AtomicU64::new(0) }; LENGTH / 8];
+thread_local! {
+    /// The registered memory, one for each test: they run beside each other, and all threads of a model are one for the system.
+    /// It is no part of the model: an access copies between two of its steps.
+    static WORDS: &'static [AtomicU64; LENGTH / 8] = Box::leak(Box::default());
+}
+
+fn words() -> &'static [AtomicU64; LENGTH / 8] {
+    WORDS.with(|words| *words)
+}
 
 fn address() -> usize {
-    WORDS.as_ptr().expose_provenance()
+    words().as_ptr().expose_provenance()
 }
 
 fn register(registry: &Registry) -> Keys {
-    // SAFETY: a static of atomics.
+    // SAFETY: atomics that are never freed.
     let range = unsafe { AddressRange::new(address(), LENGTH) };
     registry.register(BY.pd, range, VirtualAddress(0), ACCESS).unwrap()
 }
@@ -48,10 +55,10 @@ fn model(
             thread::spawn(move || access(&registry, keys))
         };
         end(&registry, keys);
-        WORDS.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        words().iter().for_each(|word| word.store(0, Ordering::Relaxed));
         let result = other.join().unwrap();
         assert!(result.is_ok_and(|()| true) || denied.contains(&result.unwrap_err()), "{result:?}");
-        assert!(WORDS.iter().all(|word| word.load(Ordering::Relaxed) == 0), "a late access");
+        assert!(words().iter().all(|word| word.load(Ordering::Relaxed) == 0), "a late access");
         assert!(denied.contains(&access(&registry, keys).unwrap_err()));
         let _ = registry.deregister(keys.lkey);
     });
