@@ -32,7 +32,9 @@ pub mod qp;
 pub mod rc;
 pub mod reason;
 pub mod receive;
+mod sequence;
 pub mod setup;
+mod staging;
 #[cfg(test)]
 mod testing;
 pub mod time;

@@ -14,12 +14,12 @@ use super::placement::Placement;
 use super::queue_pair::Config;
 use super::requester::{QueuedRequest, RequestState, Requester, Trouble};
 use super::responder::without;
-use super::sequence::Sequence;
 use crate::budget::InFlight;
 use crate::congestion::{Loss, RateControl};
 use crate::memory::Memory;
 use crate::qp::Fault;
 use crate::reason::Reason;
+use crate::sequence::Sequence;
 use crate::time::Instant;
 use crate::work::{Completion, Data, Operation, SgList, Status};
 

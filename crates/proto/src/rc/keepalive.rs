@@ -15,7 +15,7 @@ use ferroce_wire::packet::ExtensionHeaders;
 use ferroce_wire::transport::{Bth, Reth};
 
 use super::queue_pair::{Config, Role};
-use super::sequence::Sequence;
+use crate::sequence::Sequence;
 use crate::time::Instant;
 use crate::transmit::{Payload, Transmit};
 

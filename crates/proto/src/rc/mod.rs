@@ -13,11 +13,11 @@
 //! | `responder` | the checks on requests and their execution |
 //! | `keepalive` | asks a silent peer whether it is there |
 //! | `responses` | queued ACKs, READ and atomic responses; responses to duplicates |
-//! | `staging` | payload that memory reads ahead |
-//! | `sequence` | PSNs extended to 64 bits |
+//! | `payload` | the payload of requests, which memory reads ahead |
 
 mod completer;
 mod keepalive;
+mod payload;
 mod placement;
 mod probe;
 mod queue_pair;
@@ -26,8 +26,6 @@ mod responder;
 mod responses;
 mod rtt;
 mod segment;
-mod sequence;
-mod staging;
 mod whole;
 
 #[cfg(test)]

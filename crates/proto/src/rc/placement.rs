@@ -3,10 +3,10 @@
 use alloc::collections::VecDeque;
 
 use super::requester::{QueuedRequest, Requester};
-use super::sequence::Sequence;
 use crate::memory::{Outcome, Token};
 use crate::qp::Fault;
 use crate::reason::{KeyFault, Reason, RefusedAccess};
+use crate::sequence::Sequence;
 use crate::withheld::Released;
 use crate::work::{Completion, Status};
 

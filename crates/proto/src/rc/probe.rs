@@ -22,8 +22,8 @@ use core::time::Duration;
 use super::queue_pair::Config;
 use super::requester::Requester;
 use super::segment::packet;
-use super::sequence::Sequence;
 use crate::memory::Memory;
+use crate::sequence::Sequence;
 use crate::time::Instant;
 use crate::transmit::Transmit;
 use crate::work::Operation;
@@ -132,6 +132,6 @@ impl Requester {
         let wants_response = queued.request.operation.wants_response();
         let to = if wants_response { self.chunk_end(queued, from) } else { from + 1 };
         let transmit = packet(queued, from..to, sequence.psn(), true, config);
-        Some(self.staging.with_payload::<M>(transmit, sequence, config))
+        Some(self.staging.with_payload::<M>(transmit, sequence, config.mtu))
     }
 }

@@ -17,8 +17,6 @@ use ferroce_wire::transport::{Aeth, Bth};
 use super::keepalive::{Keepalive, Silent};
 use super::requester::{Requester, Sending};
 use super::responder::{Message, Refused, Responder};
-#[cfg(test)]
-use super::sequence::Sequence;
 use super::whole::Whole;
 use crate::budget::{Budget, InFlight, Pending, Progress};
 use crate::congestion::{Congestion, NotificationPacer, RateControl, cost};
@@ -27,6 +25,8 @@ use crate::memory::{AccessFlags, Accessor, Memory, PdId};
 use crate::qp::Fault;
 use crate::reason::Reason;
 use crate::receive::{ReceiveQueue, XrcDomain};
+#[cfg(test)]
+use crate::sequence::Sequence;
 use crate::time::{Instant, earliest};
 use crate::transmit::{Payload, Transmit};
 use crate::work::{Completion, CompletionKind, PostError, SendRequest, Status, WorkId};

@@ -23,13 +23,13 @@ use super::probe::Probe;
 use super::queue_pair::{Config, Role};
 use super::rtt::RoundTrip;
 use super::segment::packet;
-use super::sequence::Sequence;
-use super::staging::{Payload, Staging};
 use crate::budget::{Budget, InFlight};
 use crate::congestion::{Blocked, Controller, Loss, RateControl, cost};
 use crate::counters::Uncollected;
 use crate::memory::{Memory, RemoteRange};
 use crate::qp::Fault;
+use crate::sequence::Sequence;
+use crate::staging::{Payload, Staging};
 use crate::time::{Instant, earliest};
 use crate::transmit::Transmit;
 use crate::withheld::Withheld;
@@ -447,7 +447,7 @@ impl Requester {
         self.start_timer(now, config);
         let queued = &self.queue[self.next_index - usize::from(last)];
         let transmit = packet(queued, index..end, psn, ack_request, config);
-        Some(self.staging.with_payload::<M>(transmit, sequence, config))
+        Some(self.staging.with_payload::<M>(transmit, sequence, config.mtu))
     }
 
     /// Packets of this cost are sent, the last of them before `next`.

@@ -12,8 +12,8 @@ use ferroce_wire::syndrome::Syndrome;
 use ferroce_wire::transport::{Aeth, AtomicAckEth, Bth};
 
 use super::queue_pair::Config;
-use super::sequence::Sequence;
 use crate::memory::{Accessor, RemoteRange};
+use crate::sequence::Sequence;
 use crate::transmit::{Payload, Transmit, pad};
 
 /// A queued response.

@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use super::sequence::Sequence;
+use crate::sequence::Sequence;
 use crate::time::Instant;
 
 #[derive(Debug, Default)]

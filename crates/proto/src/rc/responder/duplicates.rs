@@ -12,8 +12,8 @@ use super::{PSN_WINDOW, Responder, checks, has_response, remote_range};
 use crate::memory::{Accessor, Memory, RemoteRange};
 use crate::rc::queue_pair::Config;
 use crate::rc::responses::{Request, Response, ResponseKind};
-use crate::rc::sequence::Sequence;
 use crate::reason::Reason;
+use crate::sequence::Sequence;
 
 impl Responder {
     pub(super) fn duplicate(

@@ -38,13 +38,13 @@ use ferroce_wire::transport::{Aeth, Bth};
 use self::placement::{Effect, Placement};
 use super::queue_pair::{Config, Role};
 use super::responses::{Response, ResponseKind, Responses};
-use super::sequence::Sequence;
-use super::staging::Staging;
 use crate::counters::Uncollected;
 use crate::held::HeldPackets;
 use crate::memory::{Accessor, Memory, RemoteRange};
 use crate::reason::Reason;
 use crate::receive::ReceiveQueue;
+use crate::sequence::Sequence;
+use crate::staging::Staging;
 use crate::transmit::Transmit;
 use crate::withheld::Withheld;
 use crate::work::{Completion, ReceiveRequest, Status};
@@ -224,7 +224,7 @@ impl Responder {
         let position = self.next_position(config);
         let part = self.staging.end(position).map_or(u32::MAX, |end| end.since(position));
         let transmit = self.responses.poll_transmit(config, max_run.min(part))?;
-        Some(self.staging.with_payload::<M>(transmit, position, config))
+        Some(self.staging.with_payload::<M>(transmit, position, config.mtu))
     }
 
     pub(super) fn take_ack(&mut self, config: &Config) -> Option<(Bth, Aeth)> {

@@ -7,9 +7,9 @@ use super::Responder;
 use crate::memory::{AccessFlags, Memory, RemoteRange};
 use crate::rc::queue_pair::Config;
 use crate::rc::responses::{Response, ResponseKind};
-use crate::rc::sequence::Sequence;
-use crate::rc::staging::{Payload, READ_AHEAD};
 use crate::reason::{KeyFault, Reason, RefusedAccess};
+use crate::sequence::Sequence;
+use crate::staging::{Payload, READ_AHEAD};
 
 /// Bytes of a part of a READ response.
 const PART: u32 = 64 * 1024;

@@ -9,8 +9,8 @@ use super::{MessageInProgress, Refusal, Refused, Responder};
 use crate::memory::{AccessFlags, Memory, Outcome, RemoteRange, Token};
 use crate::rc::queue_pair::Config;
 use crate::rc::responses::{Executed, Response, ResponseKind};
-use crate::rc::sequence::Sequence;
 use crate::reason::{KeyFault, Reason, RefusedAccess};
+use crate::sequence::Sequence;
 use crate::withheld::Released;
 use crate::work::{Completion, Status};
 

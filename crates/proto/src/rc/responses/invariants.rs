@@ -2,7 +2,7 @@
 
 use super::{ResponseKind, Responses};
 use crate::rc::queue_pair::Config;
-use crate::rc::sequence::Sequence;
+use crate::sequence::Sequence;
 
 impl Responses {
     /// `expected`: the position of the next request; `last_ackable`: of the last executed SEND or WRITE packet.
