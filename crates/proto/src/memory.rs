@@ -228,7 +228,7 @@ pub trait Memory {
     }
 
     /// Prepares `length` bytes of a send request from `offset` on to be read. `Done`: [`Memory::read_local`] reads them when
-    /// a packet is encoded. `Pending`: they are read ahead, as one piece. Only RC and XRC ask; UC and UD read at once.
+    /// a packet is encoded. `Pending`: they are read ahead, as one piece.
     #[inline(always)]
     fn begin_read_local(
         &mut self,

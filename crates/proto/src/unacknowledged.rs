@@ -3,6 +3,7 @@
 
 #[cfg(debug_assertions)]
 mod invariants;
+mod payload;
 
 use alloc::collections::VecDeque;
 
@@ -12,15 +13,26 @@ use crate::counters::Uncollected;
 use crate::qp::Fault;
 use crate::reason::Reason;
 use crate::receive::ReceiveQueue;
-use crate::work::{Completion, CompletionKind, PostError, SendRequest, Status, WorkId};
+use crate::sequence::Sequence;
+use crate::staging::Staging;
+use crate::work::{Completion, CompletionKind, Data, PostError, SendRequest, Status, WorkId};
 
 /// A send work request of UC or UD.
 pub(crate) trait SendWork {
     fn id(&self) -> WorkId;
     fn kind(&self) -> CompletionKind;
     fn signaled(&self) -> bool;
+    fn data(&self) -> &Data;
+
     /// Payload bytes.
-    fn len(&self) -> u64;
+    fn len(&self) -> u64 {
+        self.data().len()
+    }
+
+    /// Number of its packets.
+    fn packets(&self, mtu: u64) -> u64 {
+        self.len().div_ceil(mtu).max(1)
+    }
 
     /// The completion of the request. Only a successful one reports a length.
     fn completion(&self, status: Status) -> Completion {
@@ -44,8 +56,8 @@ impl SendWork for SendRequest {
         self.signaled
     }
 
-    fn len(&self) -> u64 {
-        self.data.len()
+    fn data(&self) -> &Data {
+        &self.data
     }
 }
 
@@ -55,7 +67,7 @@ pub(crate) struct Segment {
     /// Its index within the message.
     pub(crate) index: u32,
     pub(crate) last: bool,
-    pub(crate) psn: Psn,
+    pub(crate) sequence: Sequence,
 }
 
 /// The send queue.
@@ -66,22 +78,28 @@ pub(crate) struct Segment {
 #[derive(Debug)]
 pub(crate) struct SendQueue<T> {
     requests: VecDeque<T>,
-    /// PSN of the next packet.
-    psn: Psn,
+    /// The next packet.
+    next: Sequence,
     /// Packets of the oldest request that were handed out.
     sent: u32,
     /// The last packet of the oldest request was handed out.
     finished: bool,
+    /// The payload that memory reads ahead.
+    staging: Staging,
+    /// The payload of the next packet is being read.
+    waits: bool,
 }
 
 impl<T: SendWork> SendQueue<T> {
-    pub(crate) const fn new(psn: Psn) -> Self {
-        Self { requests: VecDeque::new(), psn, sent: 0, finished: false }
+    pub(crate) fn new(psn: Psn) -> Self {
+        let (requests, staging) = (VecDeque::new(), Staging::default());
+        let next = Sequence::starting(psn);
+        Self { requests, next, sent: 0, finished: false, staging, waits: false }
     }
 
     /// The PSN of the next packet.
     pub(crate) fn next_psn(&self) -> Psn {
-        self.psn
+        self.next.psn()
     }
 
     /// Number of unfinished requests.
@@ -118,13 +136,13 @@ impl<T: SendWork> SendQueue<T> {
     }
 
     /// Takes the next packet of the oldest request, a message of `packets` packets.
-    pub(crate) fn take_segment(&mut self, packets: u64) -> Option<(&T, Segment)> {
+    pub(crate) fn take_segment(&mut self, packets: u64) -> Option<(&T, &Staging, Segment)> {
         let request = self.requests.front()?;
-        let (index, psn) = (self.sent, self.psn);
+        let (index, sequence) = (self.sent, self.next);
         self.sent += 1;
         self.finished = u64::from(self.sent) >= packets;
-        self.psn = self.psn.add(1);
-        Some((request, Segment { index, last: self.finished, psn }))
+        self.next = sequence.plus(1);
+        Some((request, &self.staging, Segment { index, last: self.finished, sequence }))
     }
 
     /// Removes the oldest request and completes it with `status`; unsignaled successes complete silently.
@@ -157,7 +175,7 @@ impl<T: SendWork> SendQueue<T> {
     /// Fails the request that the packet with this PSN belongs to. Returns false when the request has already left the
     /// queue: its packet counts as lost.
     fn fail(&mut self, psn: Psn, reason: u16, done: &mut VecDeque<Completion>) -> bool {
-        let back = i64::from(self.psn.distance(psn));
+        let back = i64::from(self.next_psn().distance(psn));
         let found = (1..=i64::from(self.sent)).contains(&back);
         if found {
             self.end_oldest(Status::LocalProtection, reason, done);
@@ -166,6 +184,7 @@ impl<T: SendWork> SendQueue<T> {
     }
 
     fn flush(&mut self, done: &mut VecDeque<Completion>) {
+        self.clear_payload();
         self.complete_sent(done);
         while !self.requests.is_empty() {
             self.complete_oldest(Status::Flushed, done);
@@ -185,7 +204,7 @@ pub(crate) struct Queues<T> {
 
 impl<T: SendWork> Queues<T> {
     /// Empty queues; `psn` is the PSN of the first packet.
-    pub(crate) const fn new(psn: Psn) -> Self {
+    pub(crate) fn new(psn: Psn) -> Self {
         Self {
             send: SendQueue::new(psn),
             send_done: VecDeque::new(),

@@ -23,7 +23,9 @@ impl<R: Copy> Endpoint<R> {
         let PayloadRead { token, payload, .. } = read;
         let known = match &mut self.transport {
             Transport::Reliable(queue_pair) => queue_pair.handle_read(token, payload),
-            Transport::Unreliable(_) | Transport::Datagram(_) | Transport::None => false,
+            Transport::Unreliable(queue_pair) => queue_pair.handle_read(token, payload),
+            Transport::Datagram(queue_pair) => queue_pair.handle_read(token, payload),
+            Transport::None => false,
         };
         self.after_finish(known, token);
     }

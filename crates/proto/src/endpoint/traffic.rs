@@ -300,7 +300,7 @@ impl<R: Copy> Endpoint<R> {
                 if goes_on { queue_pair.poll_transmit(memory).map(connected) } else { None }
             }
             Transport::Datagram(queue_pair) if starts() => {
-                let datagram = queue_pair.poll_transmit()?;
+                let datagram = queue_pair.poll_transmit(memory)?;
                 Some(OutboundPacket { route: Some(datagram.route), transmit: datagram.transmit })
             }
             Transport::Datagram(_) | Transport::None => None,
@@ -384,9 +384,9 @@ impl<R: Copy> Endpoint<R> {
         let sends = match &self.transport {
             Transport::Reliable(queue_pair) => return queue_pair.pending(),
             Transport::Unreliable(queue_pair) => {
-                queue_pair.send_queue_len() > 0 && (starts() || !queue_pair.is_between_messages())
+                queue_pair.wants_to_send() && (starts() || !queue_pair.is_between_messages())
             }
-            Transport::Datagram(queue_pair) => queue_pair.send_queue_len() > 0 && starts(),
+            Transport::Datagram(queue_pair) => queue_pair.wants_to_send() && starts(),
             Transport::None => false,
         };
         if sends { Pending::Urgent } else { Pending::Nothing }

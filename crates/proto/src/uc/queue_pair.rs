@@ -14,7 +14,7 @@ use super::requester;
 use super::responder::Responder;
 use crate::budget::Progress;
 use crate::held::HeldPacket;
-use crate::memory::{AccessFlags, Accessor, Memory, Outcome, PdId, Token};
+use crate::memory::{AccessFlags, Accessor, Memory, Outcome, PdId, Staged, Token};
 use crate::qp::Fault;
 use crate::reason::Reason;
 use crate::receive::ReceiveQueue;
@@ -215,6 +215,16 @@ impl QueuePair {
         ended.is_some()
     }
 
+    /// Handles the end of a read that this QP has begun. Returns false if it has not.
+    pub fn handle_read(&mut self, token: Token, payload: Option<Staged>) -> bool {
+        self.queues.send.handle_read(token, payload)
+    }
+
+    /// Whether [`QueuePair::poll_transmit`] could return a packet now.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.queues.send.wants_to_send()
+    }
+
     /// The next packet that was held while memory was written, if it can be handled now. It is to be passed to
     /// [`QueuePair::handle_packet`] before any other packet.
     pub fn take_held(&mut self) -> Option<HeldPacket> {
@@ -229,7 +239,7 @@ impl QueuePair {
 
     /// Number of accesses to memory that have begun and not finished.
     pub fn unfinished(&self) -> usize {
-        self.responder.withheld.unfinished()
+        self.responder.withheld.unfinished() + self.queues.send.unfinished()
     }
 
     /// Whether receive completions wait for the end of an access to memory.
@@ -243,7 +253,7 @@ impl QueuePair {
     }
 
     /// The next packet to send. Executes local requests when they reach the head of the queue.
-    pub fn poll_transmit(&mut self, memory: &mut impl Memory) -> Option<Transmit<'_>> {
+    pub fn poll_transmit<M: Memory>(&mut self, memory: &mut M) -> Option<Transmit<'_>> {
         if self.queues.fault().is_some() {
             return None;
         }
@@ -252,7 +262,11 @@ impl QueuePair {
             self.queues.enter_error(fault);
             return None;
         }
-        requester::poll_transmit(&mut self.queues.send, &self.config)
+        let Self { queues, config, .. } = self;
+        if M::CAN_PEND && !queues.prepare(config.accessor(), config.packet_size(), memory) {
+            return None;
+        }
+        requester::poll_transmit::<M>(&mut queues.send, config)
     }
 
     /// The next completion of the send queue.

@@ -8,7 +8,7 @@ use super::queue_pair::Config;
 use crate::memory::Memory;
 use crate::qp::Fault;
 use crate::transmit::{Payload, Transmit, pad};
-use crate::unacknowledged::{Queues, Segment, SendQueue};
+use crate::unacknowledged::{Queues, Segment, SendQueue, SendWork};
 use crate::work::{MAX_MESSAGE, Operation, PostError, SendRequest, Status};
 
 /// Checks that UC can execute a request: SEND without invalidate (IBA 9.4.1.1), RDMA WRITE, or a local operation. The
@@ -44,18 +44,19 @@ pub(super) fn execute_local(
 }
 
 /// The next packet. UC has neither a window nor credits, so it can always be sent.
-pub(super) fn poll_transmit<'a>(
+pub(super) fn poll_transmit<'a, M: Memory>(
     queue: &'a mut SendQueue<SendRequest>,
     config: &Config,
 ) -> Option<Transmit<'a>> {
-    let packets = queue.oldest()?.data.len().div_ceil(config.packet_size()).max(1);
-    let (request, segment) = queue.take_segment(packets)?;
-    Some(packet(request, segment, config))
+    let packets = queue.oldest()?.packets(config.packet_size());
+    let (request, staging, segment) = queue.take_segment(packets)?;
+    let transmit = packet(request, segment, config);
+    Some(staging.with_payload::<M>(transmit, segment.sequence, config.mtu))
 }
 
 /// One packet of a request.
 fn packet<'a>(request: &'a SendRequest, segment: Segment, config: &Config) -> Transmit<'a> {
-    let Segment { index, last, psn } = segment;
+    let Segment { index, last, sequence } = segment;
     let length = request.data.len();
     let offset = u64::from(index) * config.packet_size();
     let part = length.saturating_sub(offset).min(config.packet_size()) as u32;
@@ -84,7 +85,7 @@ fn packet<'a>(request: &'a SendRequest, segment: Segment, config: &Config) -> Tr
         pad: pad(payload.len()),
         partition: config.partition,
         destination: config.destination,
-        psn,
+        psn: sequence.psn(),
         ..Bth::default()
     };
     Transmit { bth, extensions, payload, by: config.accessor() }

@@ -14,7 +14,7 @@ use super::request::{AddressHandle, SendRequest, UdTransmit};
 use super::requester;
 use super::responder::{Drops, Envelope, Responder};
 use crate::budget::Progress;
-use crate::memory::{Memory, Outcome, PdId, Token};
+use crate::memory::{Accessor, Memory, Outcome, PdId, Staged, Token};
 use crate::qp::Fault;
 use crate::reason::Reason;
 use crate::receive::ReceiveQueue;
@@ -40,6 +40,18 @@ pub struct Config {
     pub send_capacity: usize,
     /// Maximum number of multicast groups.
     pub group_capacity: usize,
+}
+
+impl Config {
+    /// The QP and PD for memory accesses.
+    pub(super) const fn accessor(&self) -> Accessor {
+        Accessor { pd: self.pd, queue_pair: self.number }
+    }
+
+    /// The MTU, at least 1.
+    fn packet_size(&self) -> u64 {
+        u64::from(self.mtu).max(1)
+    }
 }
 
 /// A QP that exchanges datagrams with any peer. `R` is a route to a host, see
@@ -215,9 +227,19 @@ impl<R: Copy> QueuePair<R> {
         ended.is_some()
     }
 
+    /// Handles the end of a read that this QP has begun. Returns false if it has not.
+    pub fn handle_read(&mut self, token: Token, payload: Option<Staged>) -> bool {
+        self.queues.send.handle_read(token, payload)
+    }
+
+    /// Whether [`QueuePair::poll_transmit`] could return a packet now.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.queues.send.wants_to_send()
+    }
+
     /// Number of accesses to memory that have begun and not finished.
     pub fn unfinished(&self) -> usize {
-        self.responder.withheld.unfinished()
+        self.responder.withheld.unfinished() + self.queues.send.unfinished()
     }
 
     /// Whether receive completions wait for the end of an access to memory.
@@ -231,12 +253,16 @@ impl<R: Copy> QueuePair<R> {
     }
 
     /// The next packet to send, with its route.
-    pub fn poll_transmit(&mut self) -> Option<UdTransmit<'_, R>> {
+    pub fn poll_transmit<M: Memory>(&mut self, memory: &mut M) -> Option<UdTransmit<'_, R>> {
         if self.queues.fault().is_some() {
             return None;
         }
         self.queues.send.complete_sent(&mut self.queues.send_done);
-        requester::poll_transmit(&mut self.queues.send, &self.config)
+        let Self { queues, config, .. } = self;
+        if M::CAN_PEND && !queues.prepare(config.accessor(), config.packet_size(), memory) {
+            return None;
+        }
+        requester::poll_transmit::<M, R>(&mut queues.send, config)
     }
 
     /// The next completion of the send queue.

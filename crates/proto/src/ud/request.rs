@@ -49,8 +49,8 @@ impl<R> SendWork for SendRequest<R> {
         self.signaled
     }
 
-    fn len(&self) -> u64 {
-        self.data.len()
+    fn data(&self) -> &Data {
+        &self.data
     }
 }
 

@@ -7,9 +7,9 @@ use ferroce_wire::transport::{Bth, Deth, ImmDt};
 
 use super::queue_pair::Config;
 use super::request::{SendRequest, UdTransmit};
-use crate::memory::Accessor;
+use crate::memory::Memory;
 use crate::transmit::{Payload, Transmit, pad};
-use crate::unacknowledged::SendQueue;
+use crate::unacknowledged::{Segment, SendQueue};
 use crate::work::PostError;
 
 /// Top bit of a queue key that a work request cannot choose (IBA 10.2.5).
@@ -21,13 +21,15 @@ pub(super) fn check<R>(request: &SendRequest<R>, config: &Config) -> Result<(), 
 }
 
 /// The next packet. Its PSN counts on, though no receiver checks it (IBA 9.8.3).
-pub(super) fn poll_transmit<'a, R: Copy>(
+pub(super) fn poll_transmit<'a, M: Memory, R: Copy>(
     queue: &'a mut SendQueue<SendRequest<R>>,
     config: &Config,
 ) -> Option<UdTransmit<'a, R>> {
-    let (request, segment) = queue.take_segment(1)?;
+    let (request, staging, Segment { sequence, .. }) = queue.take_segment(1)?;
     let route = request.address.route;
-    Some(UdTransmit { route, transmit: packet(request, segment.psn, config) })
+    let transmit = packet(request, sequence.psn(), config);
+    let transmit = staging.with_payload::<M>(transmit, sequence, config.mtu);
+    Some(UdTransmit { route, transmit })
 }
 
 fn packet<'a, R>(request: &'a SendRequest<R>, psn: Psn, config: &Config) -> Transmit<'a> {
@@ -53,6 +55,5 @@ fn packet<'a, R>(request: &'a SendRequest<R>, psn: Psn, config: &Config) -> Tran
         psn,
         ..Bth::default()
     };
-    let by = Accessor { pd: config.pd, queue_pair: config.number };
-    Transmit { bth, extensions, payload, by }
+    Transmit { bth, extensions, payload, by: config.accessor() }
 }

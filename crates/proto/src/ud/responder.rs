@@ -15,7 +15,7 @@ use ferroce_wire::packet::Packet;
 use super::groups::Groups;
 use super::queue_pair::Config;
 use crate::counters::Uncollected;
-use crate::memory::{Accessor, Memory, Outcome, Token};
+use crate::memory::{Memory, Outcome, Token};
 use crate::qp::Fault;
 use crate::reason::{KeyFault, Reason, RefusedAccess};
 use crate::receive::ReceiveQueue;
@@ -200,7 +200,7 @@ fn deliver(
     // The receive request's own lkey denies the access: the request fails, and the QP enters ERR (IBA 10.3.1.7).
     let header = envelope.header.as_ref().map_or(&[][..], |header| header);
     let sg_list = &request.sg_list;
-    let by = Accessor { pd: config.pd, queue_pair: config.number };
+    let by = config.accessor();
     (sg_list.scatter(0, header, by, memory, &mut pending))
         .and_then(|()| sg_list.scatter(GRH_LEN as u64, packet.payload, by, memory, &mut pending))
         .map_err(|denied| {

@@ -12,6 +12,7 @@ impl<T: SendWork> SendQueue<T> {
         );
         assert!(length > 0 || sent == 0, "{sent} packets are sent of no request");
         assert!(sent > 0 || !finished, "the oldest request is finished without a packet");
+        assert!(!self.waits || self.unfinished() > 0, "a packet waits for a read that is finished");
     }
 }
 

@@ -4,8 +4,9 @@ use core::time::Duration;
 use std::vec::Vec;
 
 use super::{SENDING, Side, pair, post, run, side};
-use crate::endpoint::{Event, InboundPacket};
+use crate::endpoint::{Event, InboundPacket, Pending};
 use crate::qp::{QueuePairAttributes, ServiceType, State};
+use crate::reason::KeyFault;
 use crate::testing::Ended;
 use crate::time::Instant;
 use crate::ud::Envelope;
@@ -40,6 +41,27 @@ fn finish(side: &mut Side) {
         };
         side.endpoint.handle_packet(&inbound, Some(&mut side.receives), &mut side.memory);
     }
+}
+
+/// Two sides of which the first has memory that takes time to read.
+fn slow_to_read(service: ServiceType) -> [Side; 2] {
+    let mut sides = slow(service);
+    sides[1].memory.pend(1, 0, Duration::ZERO);
+    sides[0].memory.pend(1, 1000, Duration::ZERO);
+    sides[0].memory.pending.reads = true;
+    (8..11).for_each(|id| sides[1].post_receive(id, 0x1000 * id, 2000));
+    sides
+}
+
+/// Finishes a read of the first side at an index.
+fn finish_read(sides: &mut [Side; 2], index: usize) {
+    let Ended::Read(read) = sides[0].memory.finish(index) else { panic!("it is a write") };
+    sides[0].endpoint.handle_read(read);
+    run(sides);
+}
+
+fn sent(side: &Side) -> Vec<(u64, Status)> {
+    side.sent.iter().map(|one| (one.id.0, one.status)).collect()
 }
 
 fn statuses(side: &Side) -> Vec<(u64, Status)> {
@@ -141,5 +163,102 @@ fn a_failed_copy_is_an_error_of_every_service() {
             matches!(service, ServiceType::ReliableConnection | ServiceType::XrcInitiator);
         let status = if reliable { Status::RemoteOperation } else { Status::Success };
         assert_eq!(sides[0].sent[0].status, status, "{service:?}");
+    }
+}
+
+/// Requests leave in order, whatever the order in which their payload is read.
+#[test]
+fn every_service_sends_when_memory_has_been_read() {
+    for service in SENDING {
+        let mut sides = slow_to_read(service);
+        (0..3).for_each(|id| post(&mut sides[0], id, 600).unwrap());
+        run(&mut sides);
+        assert_eq!((sides[0].endpoint.unfinished(), statuses(&sides[1])), (3, [].into()));
+        assert_eq!(sides[0].endpoint.pending(), Pending::Nothing, "{service:?}");
+        finish_read(&mut sides, 1);
+        assert_eq!(statuses(&sides[1]), [], "{service:?}");
+        finish_read(&mut sides, 0);
+        assert_eq!(statuses(&sides[1]), [(8, Status::Success), (9, Status::Success)]);
+        finish_read(&mut sides, 0);
+        assert_eq!(sent(&sides[0]), [0, 1, 2].map(|id| (id, Status::Success)), "{service:?}");
+        let there = if service == ServiceType::UnreliableDatagram { 0xa028 } else { 0xa000 };
+        assert_eq!(sides[1].memory.part(there, 600), sides[0].memory.part(0, 600), "{service:?}");
+    }
+}
+
+/// A payload that cannot be read fails its request, after those before it, and the later ones are flushed (IBA 10.3.1.6).
+#[test]
+fn a_failed_read_fails_its_request() {
+    for service in SENDING {
+        let mut sides = slow_to_read(service);
+        (0..3).for_each(|id| post(&mut sides[0], id, 600).unwrap());
+        run(&mut sides);
+        sides[0].memory.pending.failing = 1000;
+        finish_read(&mut sides, 1);
+        assert_eq!(sent(&sides[0]), [], "{service:?}");
+        sides[0].memory.pending.failing = 0;
+        finish_read(&mut sides, 0);
+        let expected = [(0, Status::Success), (1, Status::LocalProtection), (2, Status::Flushed)];
+        assert_eq!(sent(&sides[0]), expected, "{service:?}");
+        assert_eq!(sides[0].sent[1].vendor_error, KeyFault::CopyFailed.number(), "{service:?}");
+        assert_eq!(sides[0].endpoint.unfinished(), 1, "{service:?}: the third is still read");
+        let unreliable =
+            matches!(service, ServiceType::UnreliableConnection | ServiceType::UnreliableDatagram);
+        if unreliable {
+            assert_eq!(sides[0].endpoint.state(), State::SendQueueError);
+            let resume =
+                QueuePairAttributes { state: Some(State::ReadyToSend), ..Default::default() };
+            sides[0].endpoint.modify(&resume).unwrap();
+            post(&mut sides[0], 3, 600).unwrap();
+            run(&mut sides);
+            assert_eq!(sides[0].endpoint.unfinished(), 2, "{service:?}");
+        }
+        finish_read(&mut sides, 0);
+        assert_eq!(sides[0].sent.len(), 3, "{service:?}");
+        if unreliable {
+            finish_read(&mut sides, 0);
+            assert_eq!(sent(&sides[0])[3], (3, Status::Success), "{service:?}");
+        }
+        assert_eq!(sides[0].endpoint.unfinished(), 0, "{service:?}");
+    }
+}
+
+/// What was refused before it is read fails when its turn comes, as with memory that is read at once.
+#[test]
+fn a_denied_read_fails_its_request() {
+    for service in SENDING {
+        let mut sides = slow_to_read(service);
+        post(&mut sides[0], 0, 600).unwrap();
+        run(&mut sides);
+        sides[0].memory.valid = false;
+        post(&mut sides[0], 1, 600).unwrap();
+        run(&mut sides);
+        assert_eq!((sides[0].endpoint.unfinished(), sent(&sides[0])), (1, [].into()));
+        finish_read(&mut sides, 0);
+        let expected = [(0, Status::Success), (1, Status::LocalProtection)];
+        assert_eq!(sent(&sides[0]), expected, "{service:?}");
+    }
+}
+
+/// In ERR, requests are flushed while their payload is still read; the owner waits for that before it destroys the QP.
+#[test]
+fn unfinished_reads_outlive_err_and_reset() {
+    for service in SENDING {
+        for state in [State::Error, State::Reset] {
+            let mut sides = slow_to_read(service);
+            (0..3).for_each(|id| post(&mut sides[0], id, 600).unwrap());
+            run(&mut sides);
+            let change = QueuePairAttributes { state: Some(state), ..Default::default() };
+            sides[0].endpoint.modify(&change).unwrap();
+            run(&mut sides);
+            let flushed = [0, 1, 2].map(|id| (id, Status::Flushed));
+            let expected = if state == State::Error { &flushed[..] } else { &[] };
+            assert_eq!(sent(&sides[0]), expected, "{service:?}");
+            for left in [3, 2, 1] {
+                assert_eq!(sides[0].endpoint.unfinished(), left, "{service:?} in {state}");
+                finish_read(&mut sides, 0);
+            }
+            assert_eq!((sides[0].endpoint.unfinished(), statuses(&sides[1])), (0, [].into()));
+        }
     }
 }

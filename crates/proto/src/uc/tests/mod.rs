@@ -1,5 +1,6 @@
 mod faults;
 mod pair;
+mod payload;
 mod placement;
 mod programs;
 mod rules;

@@ -82,6 +82,20 @@ impl Pair {
         packets
     }
 
+    /// As [`Pair::packets`], with reads of payload that finish in any order.
+    pub(super) fn packets_in_time(&mut self, random: &mut Random) -> Vec<Vec<u8>> {
+        let mut packets = self.packets();
+        while self.from.qp.unfinished() > 0 {
+            let open = self.from.memory.pending.open.len();
+            assert_eq!(open, self.from.qp.unfinished());
+            let ended = self.from.memory.finish(random.below(open as u64) as usize);
+            let Ended::Read(read) = ended else { panic!("{ended:?}") };
+            assert!(self.from.qp.handle_read(read.token, read.payload));
+            packets.extend(self.packets());
+        }
+        packets
+    }
+
     pub(super) fn deliver(&mut self, packets: &[Vec<u8>]) {
         for bytes in packets {
             let packet = Packet::parse(bytes).expect("what we send can be read");

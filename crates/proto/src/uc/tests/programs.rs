@@ -87,10 +87,18 @@ fn run_with_memory(seed: u64, faults: Faults, few_receives: bool, pending: u64) 
     let mtu = [256, 512, 1024, 2048, 4096][random.below(5) as usize];
     let mut pair = Pair::new(seed, mtu);
     pair.to.memory.pend(seed, pending, Duration::ZERO);
+    pair.from.memory.pend(!seed, pending, Duration::ZERO);
+    pair.from.memory.pending.reads = true;
+    let mut same = Pair::new(seed, mtu);
+    program(&mut same, &mut Random(random.0), mtu);
     let sent = program(&mut pair, &mut random, mtu);
     let before = pair.to.memory.bytes.clone();
-    let packets = faults.apply(pair.packets(), &mut random);
-    assert_eq!(pair.sent().len(), sent.len(), "seed {seed}: all complete, whatever the link does");
+    let packets = pair.packets_in_time(&mut Random(seed));
+    assert!(packets == same.packets(), "seed {seed}: other packets than with host memory");
+    let packets = faults.apply(packets, &mut random);
+    let done = pair.sent();
+    assert_eq!(done, same.sent(), "seed {seed}: other completions than with host memory");
+    assert_eq!(done.len(), sent.len(), "seed {seed}: all complete, whatever the link does");
 
     let mut posted = 0u64;
     let (mut arrived, mut rest) = (Vec::new(), &packets[..]);

@@ -9,7 +9,7 @@ use ferroce_wire::number::{PKey, Psn, QKey, Qpn};
 use ferroce_wire::packet::Packet;
 
 use crate::receive::ReceiveQueue;
-use crate::testing::{DOMAIN, Random, TestMemory, sge};
+use crate::testing::{DOMAIN, Ended, Random, TestMemory, sge};
 use crate::transmit::EncodeError;
 use crate::ud::{AddressHandle, Config, Envelope, QueuePair, SendRequest};
 use crate::work::{Completion, Data, ReceiveRequest, SgList, Status, WorkId};
@@ -63,13 +63,27 @@ impl Peer {
     /// All packets to send, each with four bytes for the ICRC, with their routes.
     pub(super) fn packets(&mut self) -> Vec<(Route, Vec<u8>)> {
         let (mut packets, mut buffer) = (Vec::new(), vec![0; 8192]);
-        while let Some(datagram) = self.qp.poll_transmit() {
+        while let Some(datagram) = self.qp.poll_transmit(&mut self.memory) {
             let (route, psn) = (datagram.route, datagram.transmit.bth.psn);
             match datagram.transmit.encode(&self.memory, &mut buffer) {
                 Ok(length) => packets.push((route, [&buffer[..length], &[0; 4]].concat())),
                 Err(EncodeError::Local(_)) => self.qp.handle_denied(psn, crate::testing::DENIED),
                 Err(other) => panic!("{other:?}"),
             }
+        }
+        packets
+    }
+
+    /// As [`Peer::packets`], with reads of payload that finish in any order.
+    pub(super) fn packets_in_time(&mut self, random: &mut Random) -> Vec<(Route, Vec<u8>)> {
+        let mut packets = self.packets();
+        while self.qp.unfinished() > 0 {
+            let open = self.memory.pending.open.len();
+            assert_eq!(open, self.qp.unfinished());
+            let ended = self.memory.finish(random.below(open as u64) as usize);
+            let Ended::Read(read) = ended else { panic!("{ended:?}") };
+            assert!(self.qp.handle_read(read.token, read.payload));
+            packets.extend(self.packets());
         }
         packets
     }

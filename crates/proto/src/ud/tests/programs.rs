@@ -34,6 +34,8 @@ fn run_with_memory(seed: u64, faults: Faults, pending: u64) -> usize {
     let mut sent = Vec::new();
     let mut packets = Vec::new();
     for (host, peer) in peers.iter_mut().enumerate() {
+        peer.memory.pending.reads = true;
+        let mut same = Peer::new(host as u8, 512);
         for id in 0..1 + random.below(16) {
             let to = if random.chance(200) { GROUP } else { random.below(3) as u8 };
             let length = [random.below(4), random.below(513), 512][random.below(3) as usize] as u32;
@@ -55,9 +57,13 @@ fn run_with_memory(seed: u64, faults: Faults, pending: u64) -> usize {
             let data = Data::Inline(bytes.into());
             let inline = random.chance(300);
             let request = if inline { SendRequest { data, ..request } } else { request };
+            same.qp.post_send(request.clone()).unwrap();
             peer.qp.post_send(request).unwrap();
         }
-        packets.extend(peer.packets());
+        let emitted = peer.packets_in_time(&mut Random(seed));
+        assert!(emitted == same.packets(), "seed {seed}: other packets than with host memory");
+        assert_eq!(peer.sent(), same.sent(), "seed {seed}");
+        packets.extend(emitted);
     }
     for peer in &mut peers {
         let count = random.below(40);

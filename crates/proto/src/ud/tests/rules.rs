@@ -71,13 +71,15 @@ fn a_request_completes_when_its_packet_is_handed_out() {
     peer.qp.post_send(send(1, 2, 0, 1)).unwrap();
     peer.qp.post_send(SendRequest { signaled: false, ..send(2, 3, 0, 1) }).unwrap();
     assert!(peer.sent().is_empty());
-    assert_eq!(peer.qp.poll_transmit().map(|one| (one.route, one.transmit.bth.psn)), {
-        Some((2, Psn(0xff_ffff)))
-    });
+    assert_eq!(
+        peer.qp.poll_transmit(&mut peer.memory).map(|one| (one.route, one.transmit.bth.psn)),
+        { Some((2, Psn(0xff_ffff))) }
+    );
     assert_eq!((peer.qp.send_queue_len(), peer.sent()), (1, [(1, Status::Success)].into()));
-    assert_eq!(peer.qp.poll_transmit().map(|one| (one.route, one.transmit.bth.psn)), {
-        Some((3, Psn(0)))
-    });
+    assert_eq!(
+        peer.qp.poll_transmit(&mut peer.memory).map(|one| (one.route, one.transmit.bth.psn)),
+        { Some((3, Psn(0))) }
+    );
     assert_eq!((peer.qp.send_queue_len(), peer.sent()), (0, [].into()));
 }
 
@@ -237,7 +239,7 @@ fn an_unreadable_packet_of_a_completed_request_is_lost() {
     let mut peer = Peer::new(1, 256);
     peer.qp.post_send(send(1, 2, 0, 1)).unwrap();
     peer.qp.post_send(send(2, 2, 0, 1)).unwrap();
-    assert!(peer.qp.poll_transmit().is_some());
+    assert!(peer.qp.poll_transmit(&mut peer.memory).is_some());
     assert_eq!(peer.sent(), [(1, Status::Success)]);
     peer.qp.handle_denied(Psn(0xff_ffff), crate::testing::DENIED);
     assert_eq!((peer.qp.fault(), peer.sent()), (None, [].into()));
