@@ -76,6 +76,15 @@ fn no_violation_when_queue_pairs_and_regions_come_and_go() {
         run(Scenario::Churn, seed, busy);
         run(Scenario::Churn, seed, Workload { largest: 70_000, connections: 4, ..busy });
     }
+    for &service in Service::ALL {
+        let services = Services::only(service);
+        let (mut succeeded, mut requests) = (0, 0);
+        for seed in 0..8 {
+            let summary = run(Scenario::Churn, seed, Workload { services, ..busy });
+            (succeeded, requests) = (succeeded + summary.succeeded, requests + summary.requests);
+        }
+        assert!(succeeded * 4 > requests, "{service}: {succeeded} of {requests}");
+    }
 }
 
 /// READs and atomics while requests and responses overtake each other: a requester never has more of them in flight

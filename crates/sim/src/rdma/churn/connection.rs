@@ -1,40 +1,25 @@
 //! Two ends of a connection that come and go, and their requests.
 
-use std::collections::VecDeque;
-
 use ferroce_memory::WindowKind;
 use ferroce_proto::memory::Bind;
 use ferroce_proto::qp::{RnrRetry, ServiceType, State};
-use ferroce_proto::receive::ReceiveQueue;
-use ferroce_proto::time::Instant;
-use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
+use ferroce_proto::work::{
+    Completion, Data, Operation, RemoteAddress, SendRequest, SgList, WorkId,
+};
 use ferroce_wire::number::{Immediate, Psn, Qpn, RKey, VirtualAddress};
 
-use super::BOUND;
-use super::memory::{Buffers, COUNTERS, Pool, SharedReceives};
+use super::contents;
+use super::memory::{COUNTERS, Pool, SharedReceives};
+use super::queue_pair::{CAPACITY, QueuePair, Receives};
 use crate::event_log::EventLog;
 use crate::fabric::Fabric;
 use crate::host::HostId;
 use crate::random::Random;
 use crate::rdma::Summary;
-use crate::rdma::host::{EndpointRq, QpConfig, RdmaHost};
-use crate::rdma::layout::{RC_SRQ, XRC_SRQS, address, qpn, srq_number};
+use crate::rdma::host::{QpConfig, RdmaHost};
+use crate::rdma::layout::{XRC_SRQS, address, qpn, srq_number};
 use crate::rdma::memory::{BASE, REMOTE, local};
 use crate::rdma::workload::{Service, Workload};
-
-/// Requests of a queue.
-const CAPACITY: usize = 16;
-
-/// A send request that has not completed.
-#[derive(Clone, Copy, Debug)]
-struct Posted {
-    id: u64,
-    at: Instant,
-    /// Its memory was gone when it was posted.
-    must_fail: bool,
-    /// The window that it binds.
-    binds: Option<Window>,
-}
 
 /// A type 2 window of an end, and the region that it exposes.
 #[derive(Clone, Copy, Debug)]
@@ -43,17 +28,10 @@ struct Window {
     region: usize,
 }
 
-/// One end of a connection.
+/// One end of a connection. A request that succeeds may have bound a window.
 #[derive(Debug)]
 struct End {
-    host: usize,
-    /// The endpoint; `None` when it is destroyed.
-    index: Option<usize>,
-    /// The buffers of its own RQ.
-    buffers: Option<Buffers>,
-    shared: Option<usize>,
-    sends: VecDeque<Posted>,
-    failed: bool,
+    queue_pair: QueuePair<Option<Window>>,
     /// A window that is bound to its QP, and one that was bound to a QP that is destroyed.
     window: Option<Window>,
     stale: Option<Window>,
@@ -70,33 +48,27 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(number: usize, workload: &Workload, random: &mut Random) -> Self {
-        // UD has no connection.
+    /// Draws a connection, unless all is UD, which has none.
+    pub(super) fn new(number: usize, workload: &Workload, random: &mut Random) -> Option<Self> {
         let services: Vec<_> =
             workload.services.iter().filter(|&one| one != Service::Datagram).collect();
-        let service = random.choose(&services).copied().unwrap_or(Service::Reliable);
+        let service = random.choose(&services).copied()?;
         let mut order: Vec<usize> = (0..workload.hosts.max(2) as usize).collect();
         random.shuffle(&mut order);
-        let ends = [0, 1].map(|side| End {
-            host: order[side],
-            index: None,
-            buffers: None,
-            shared: match service {
-                Service::Extended => Some(XRC_SRQS[0]),
-                Service::Reliable => (random.below(3) == 0).then_some(RC_SRQ),
-                _ => None,
-            },
-            sends: VecDeque::new(),
-            failed: false,
-            window: None,
-            stale: None,
+        let ends = [0, 1].map(|side| {
+            let receives = match service {
+                Service::Extended => Receives::Named,
+                Service::Reliable if random.below(3) == 0 => Receives::Shared,
+                _ => Receives::Own(workload.largest.max(8) as usize),
+            };
+            End { queue_pair: QueuePair::new(order[side], receives), window: None, stale: None }
         });
-        Self { number, service, workload: *workload, ends, next_id: 0 }
+        Some(Self { number, service, workload: *workload, ends, next_id: 0 })
     }
 
     /// Returns the hosts and QPNs.
     pub(super) fn identity(&self) -> (Vec<HostId>, Vec<Qpn>) {
-        let one = |end: &End| (HostId(end.host as u32), qpn(end.index.unwrap_or(0)));
+        let one = |end: &End| (end.queue_pair.id(), qpn(end.queue_pair.index.unwrap_or(0)));
         self.ends.iter().map(one).unzip()
     }
 
@@ -110,7 +82,8 @@ impl Connection {
         let mtu = [256, 1024, 4096][self.number % 3];
         let psn = Psn::new(random.next_u64() as u32);
         let mut config = QpConfig::new(service, Qpn(0), mtu, psn);
-        config.settings.shared_receives = self.ends[end].shared.is_some();
+        config.settings.shared_receives =
+            !matches!(self.ends[end].queue_pair.receives(), Receives::Own(_));
         config.settings.congestion = self.workload.congestion.to_config();
         config.settings.capabilities.max_send_wr = CAPACITY as u32;
         // A receiver without receive requests must not hold up the sender for ever.
@@ -127,47 +100,16 @@ impl Connection {
     ) {
         let mut configs = [0, 1].map(|end| self.config(end, random));
         let psns = [0, 1].map(|end: usize| configs[end].attributes.send_psn.unwrap_or_default());
-        let indices = [0, 1].map(|end| match self.ends[end].index {
-            Some(index) => {
-                self.change(end, State::Reset, fabric);
-                index
-            }
-            None => self.create(end, &configs[end], fabric),
-        });
+        let indices = [0, 1].map(|end| self.ends[end].queue_pair.renew(&configs[end], fabric));
         for end in 0..2 {
             let mtu = configs[end].settings.port_mtu;
             configs[end].set_peer(qpn(indices[1 - end]), psns[1 - end], mtu);
-            let peer = address(self.ends[1 - end].host);
-            let connected = fabric.with_host(HostId(self.ends[end].host as u32), |host, _| {
+            let peer = address(self.ends[1 - end].queue_pair.host);
+            let connected = fabric.with_host(self.ends[end].queue_pair.id(), |host, _| {
                 host.connect(indices[end], peer, &configs[end])
             });
             debug_assert!(matches!(connected, Some(Ok(()))), "{connected:?}");
         }
-    }
-
-    fn create<T: EventLog>(
-        &mut self,
-        end: usize,
-        config: &QpConfig,
-        fabric: &mut Fabric<RdmaHost, T>,
-    ) -> usize {
-        let (service, largest) = (self.service, self.workload.largest);
-        let one = &mut self.ends[end];
-        let (shared, buffers) = (one.shared, &mut one.buffers);
-        let created = fabric.with_host(HostId(one.host as u32), |host, _| {
-            let rq = match (service, shared) {
-                (Service::Extended, _) => EndpointRq::Xrc,
-                (_, Some(srq)) => EndpointRq::Shared(srq),
-                _ => {
-                    let memory = &mut host.memory;
-                    buffers.get_or_insert_with(|| Buffers::new(memory, CAPACITY, largest));
-                    EndpointRq::Own(ReceiveQueue::new(CAPACITY))
-                }
-            };
-            host.create(rq, config)
-        });
-        one.index = created;
-        created.unwrap_or(0)
     }
 
     /// Changes the state of an end.
@@ -177,26 +119,15 @@ impl Connection {
         to: State,
         fabric: &mut Fabric<RdmaHost, T>,
     ) {
-        let one = &mut self.ends[end];
-        let Some(index) = one.index else { return };
-        fabric.with_host(HostId(one.host as u32), |host, _| host.change(index, to));
-        if to == State::Reset {
-            one.discard();
-        }
+        self.ends[end].queue_pair.change(to, fabric);
     }
 
     pub(super) fn destroy<T: EventLog>(&mut self, end: usize, fabric: &mut Fabric<RdmaHost, T>) {
         let one = &mut self.ends[end];
-        let Some(index) = one.index.take() else { return };
-        fabric.with_host(HostId(one.host as u32), |host, _| {
-            host.destroy(index);
-            let endpoint = &mut host.endpoints[index];
-            endpoint.send_completions.clear();
-            endpoint.receive_completions.clear();
-        });
-        // Destroying a QP unbinds its windows.
-        one.stale = one.window.take().or(one.stale);
-        one.discard();
+        if one.queue_pair.destroy(fabric) {
+            // Destroying a QP unbinds its windows.
+            one.stale = one.window.take().or(one.stale);
+        }
     }
 
     pub(super) fn post_receives<T: EventLog>(
@@ -205,13 +136,7 @@ impl Connection {
         fabric: &mut Fabric<RdmaHost, T>,
         random: &mut Random,
     ) {
-        let one = &mut self.ends[end];
-        let (Some(index), Some(buffers)) = (one.index, &mut one.buffers) else { return };
-        fabric.with_host(HostId(one.host as u32), |host, _| {
-            for _ in 0..random.between(1..=8) {
-                buffers.post(|request| host.post_receive(index, request));
-            }
-        });
+        self.ends[end].queue_pair.post_receives(fabric, random);
     }
 
     /// Posts requests at an end. Returns how many.
@@ -225,7 +150,7 @@ impl Connection {
         if self.service == Service::Extended && end == 1 {
             return 0;
         }
-        let hosts = [self.ends[end].host, self.ends[1 - end].host];
+        let hosts = [end, 1 - end].map(|end| self.ends[end].queue_pair.host);
         let count = random.between(1..=4) as usize;
         let (mut work, mut must_fail) = (Vec::new(), Vec::new());
         for _ in 0..count {
@@ -234,14 +159,14 @@ impl Connection {
             work.push(request);
             must_fail.push(fails);
         }
-        let one = &mut self.ends[end];
+        let one = &mut self.ends[end].queue_pair;
         let Some(index) = one.index else { return 0 };
         let at = fabric.now();
         let ids: Vec<_> = work.iter().map(|request| request.id.0).collect();
-        let posted = fabric.with_host(HostId(one.host as u32), |host, _| host.post(index, work));
-        let posted = posted.unwrap_or(0);
-        let new = ids.into_iter().zip(must_fail).take(posted);
-        one.sends.extend(new.map(|(id, must_fail)| Posted { id, at, must_fail, binds: None }));
+        let posted = fabric.with_host(one.id(), |host, _| host.post(index, work)).unwrap_or(0);
+        for (id, must_fail) in ids.into_iter().zip(must_fail).take(posted) {
+            one.requests.push(id, at, must_fail, None);
+        }
         posted
     }
 
@@ -253,12 +178,12 @@ impl Connection {
         pools: &[Pool],
         random: &mut Random,
     ) {
-        let one = &mut self.ends[end];
+        let one = &mut self.ends[end].queue_pair;
         let (Some(index), Service::Reliable) = (one.index, self.service) else { return };
         let area = pools[one.host].choose(random);
         let (id, at) = (self.next_id, fabric.now());
         self.next_id += 1;
-        let posted = fabric.with_host(HostId(one.host as u32), |host, _| {
+        let posted = fabric.with_host(one.id(), |host, _| {
             let window = host.memory.add_window(WindowKind::Type2);
             let window = Window { key: window, region: area.region };
             let bind = Bind {
@@ -276,7 +201,7 @@ impl Connection {
         });
         let Some(Some(window)) = posted else { return };
         // A region that is unmapped can still be bound.
-        one.sends.push_back(Posted { id, at, must_fail: area.revoked, binds: Some(window) });
+        one.requests.push(id, at, area.revoked, Some(window));
     }
 
     /// Draws a request, and whether its memory is gone already.
@@ -336,90 +261,28 @@ impl Connection {
         shared: &mut [SharedReceives],
         summary: &mut Summary,
     ) -> Result<(), String> {
-        let one = &mut self.ends[end];
-        let Some(index) = one.index else { return Ok(()) };
-        let now = fabric.now();
-        let done = fabric.with_host(HostId(one.host as u32), |host, _| {
-            let endpoint = &mut host.endpoints[index];
-            let sent = std::mem::take(&mut endpoint.send_completions);
-            let received = std::mem::take(&mut endpoint.receive_completions);
-            for done in sent {
-                let posted = one.sends.pop_front().filter(|posted| posted.id == done.id.0);
-                let Some(posted) = posted else { return Err(format!("{done:?} is not the next")) };
-                if done.status == Status::Success {
-                    if one.failed {
-                        return Err(format!("{done:?} after an error"));
-                    }
-                    if posted.must_fail {
-                        return Err(format!("{done:?} of memory that was gone before"));
-                    }
-                    one.window = posted.binds.or(one.window);
-                    summary.succeeded += 1;
-                    summary.bytes += u64::from(done.length);
-                } else {
-                    one.failed = true;
-                    summary.fail(done.status);
-                }
+        let End { queue_pair, window, .. } = &mut self.ends[end];
+        let succeeded = |binds: Option<Window>| *window = binds.or(*window);
+        let received = |done: &Completion, message: &[u8]| {
+            let Some(offset) = done.immediate else {
+                return Err(format!("{done:?} of no message"));
+            };
+            match message == contents(offset.0 as usize, message.len()) {
+                true => Ok(()),
+                false => Err(format!("wrong bytes were received: {done:?}")),
             }
-            for done in received {
-                let buffers = match &mut one.buffers {
-                    Some(buffers) => buffers,
-                    None => {
-                        let named =
-                            done.receive_queue.map(|named| (named.0 - srq_number(0).0) as usize);
-                        let srq = named.unwrap_or(RC_SRQ);
-                        let found = shared
-                            .iter_mut()
-                            .find(|one| one.host == index_of(host) && one.srq == srq);
-                        &mut found.ok_or_else(|| format!("{done:?} of an unknown SRQ"))?.buffers
-                    }
-                };
-                buffers.complete(&host.memory, &done)?;
-            }
-            if let (true, Some(buffers)) = (host.endpoints[index].in_error(), &one.buffers) {
-                if buffers.posted() > 0 {
-                    return Err(format!("{} receive requests were not flushed", buffers.posted()));
-                }
-            }
-            Ok(())
-        });
-        done.unwrap_or(Ok(()))?;
-        let late = one.sends.front().filter(|posted| now.since(posted.at) > BOUND);
-        match late {
-            Some(posted) => Err(format!(
-                "request {} was posted at {} and has not completed at {now}, {} requests are posted",
-                posted.id,
-                posted.at,
-                one.sends.len()
-            )),
-            None => Ok(()),
-        }
+        };
+        queue_pair.collect(fabric, shared, summary, succeeded, received)
     }
 
     /// Whether a request failed since the last reset.
     pub(super) fn has_failed(&self) -> bool {
-        self.ends.iter().any(|end| end.failed)
+        self.ends.iter().any(|end| end.queue_pair.requests.failed)
     }
 
     /// Describes the requests that have not completed.
     pub(super) fn unfinished(&self) -> Option<String> {
-        let left: usize = self.ends.iter().map(|end| end.sends.len()).sum();
+        let left: usize = self.ends.iter().map(|end| end.queue_pair.requests.len()).sum();
         (left > 0).then(|| format!("{left} requests have not completed"))
     }
-}
-
-impl End {
-    /// All requests were discarded.
-    fn discard(&mut self) {
-        self.sends.clear();
-        self.failed = false;
-        if let Some(buffers) = &mut self.buffers {
-            buffers.reset();
-        }
-    }
-}
-
-/// Returns the number of a host.
-fn index_of(host: &RdmaHost) -> usize {
-    (host.address.to_bits() - address(0).to_bits()) as usize
 }

@@ -127,23 +127,22 @@ impl Pool {
 pub(super) struct Buffers {
     region: usize,
     lkey: LKey,
-    largest: usize,
+    size: usize,
     free: Vec<u64>,
     posted: BTreeSet<u64>,
 }
 
 impl Buffers {
-    pub(super) fn new(memory: &mut Regions, count: usize, largest: u32) -> Self {
-        let largest = largest.max(8) as usize;
-        let region = memory.register(&vec![0; count * largest], PD, AccessFlags::LOCAL_WRITE);
+    pub(super) fn new(memory: &mut Regions, count: usize, size: usize) -> Self {
+        let region = memory.register(&vec![0; count * size], PD, AccessFlags::LOCAL_WRITE);
         let free = (0..count as u64).collect();
-        Self { region, lkey: memory.lkey(region), largest, free, posted: BTreeSet::new() }
+        Self { region, lkey: memory.lkey(region), size, free, posted: BTreeSet::new() }
     }
 
     /// Posts a request if there is a free buffer.
     pub(super) fn post(&mut self, post: impl FnOnce(ReceiveRequest) -> bool) {
         let Some(&id) = self.free.last() else { return };
-        let sge = local(self.lkey, id as usize * self.largest, self.largest);
+        let sge = local(self.lkey, id as usize * self.size, self.size);
         if post(ReceiveRequest { id: WorkId(id), sg_list: SgList::from(sge) }) {
             self.free.pop();
             self.posted.insert(id);
@@ -159,21 +158,21 @@ impl Buffers {
         self.posted.len()
     }
 
-    /// Verifies a completion: its request was posted, and it has the whole message.
-    pub(super) fn complete(&mut self, memory: &Regions, done: &Completion) -> Result<(), String> {
+    /// Verifies that the request of a completion was posted. Returns the message that it received.
+    pub(super) fn complete(
+        &mut self,
+        memory: &Regions,
+        done: &Completion,
+    ) -> Result<Option<Vec<u8>>, String> {
         if !self.posted.remove(&done.id.0) {
             return Err(format!("receive request {} was not posted: {done:?}", done.id.0));
         }
         self.free.push(done.id.0);
         if done.status != Status::Success || done.kind != CompletionKind::Receive {
-            return Ok(());
+            return Ok(None);
         }
-        let Some(offset) = done.immediate else { return Err(format!("{done:?} of no message")) };
-        let (at, length) = (done.id.0 as usize * self.largest, done.length as usize);
-        match read(memory, self.region, at, length) == contents(offset.0 as usize, length) {
-            true => Ok(()),
-            false => Err(format!("wrong bytes were received: {done:?}")),
-        }
+        let (at, length) = (done.id.0 as usize * self.size, done.length as usize);
+        Ok(Some(read(memory, self.region, at, length)))
     }
 }
 
@@ -187,7 +186,7 @@ pub(super) struct SharedReceives {
 
 impl SharedReceives {
     pub(super) fn new(host: usize, srq: usize, memory: &mut Regions, largest: u32) -> Self {
-        Self { host, srq, buffers: Buffers::new(memory, 32, largest) }
+        Self { host, srq, buffers: Buffers::new(memory, 32, largest.max(8) as usize) }
     }
 
     /// Posts requests, and arms the limit.

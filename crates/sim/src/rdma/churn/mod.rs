@@ -9,13 +9,18 @@
 //! - a request that was posted after its region was deregistered or unmapped, or its window lost its queue pair, does not
 //!   succeed;
 //! - a message is received whole, in a receive request that was posted and did not complete before;
+//! - a datagram is received once, and again only if the network duplicated frames, by the QP or the members of the group that
+//!   it was sent to;
 //! - in ERR, no request is left in the RQ;
 //! - an SRQ reports that its limit was reached;
 //! - nothing completes that belongs to a queue pair that was reset or destroyed;
 //! - when all queue pairs are destroyed, no credit is in use and nobody waits for it.
 
 mod connection;
+mod datagrams;
 mod memory;
+mod queue_pair;
+mod requests;
 
 use std::time::Duration;
 
@@ -33,6 +38,7 @@ use crate::host::HostId;
 use crate::limit::Outcome;
 use crate::random::Random;
 use connection::Connection;
+use datagrams::Datagrams;
 use memory::{Pool, SharedReceives};
 
 /// The longest time from the post of a request to its completion. Retries against a peer that is gone take 70 ms, and
@@ -48,6 +54,7 @@ struct Churn<'a, T: EventLog> {
     fabric: Fabric<RdmaHost, T>,
     random: Random,
     connections: Vec<Connection>,
+    datagrams: Datagrams,
     pools: Vec<Pool>,
     shared: Vec<SharedReceives>,
     summary: Summary,
@@ -64,6 +71,7 @@ pub(super) fn run<T: EventLog>(simulation: &Simulation, event_log: T) -> (Summar
         simulation,
         fabric: Fabric::with_event_log(seed, settings, event_log),
         connections: Vec::new(),
+        datagrams: Datagrams::new(&workload, random.stream("datagrams")),
         pools: Vec::new(),
         shared: Vec::new(),
         summary: Summary::new(workload),
@@ -83,8 +91,7 @@ pub(super) fn run<T: EventLog>(simulation: &Simulation, event_log: T) -> (Summar
         let _ = churn.fabric.add_host(host, &[address(index).into()]);
     }
     for number in 0..workload.connections as usize {
-        let connection = Connection::new(number, &workload, &mut churn.random);
-        churn.connections.push(connection);
+        churn.connections.extend(Connection::new(number, &workload, &mut churn.random));
     }
     churn.actions();
     churn.end();
@@ -131,6 +138,8 @@ impl<T: EventLog> Churn<'_, T> {
                 }
             }
         }
+        let Self { datagrams, fabric, shared, summary, .. } = self;
+        self.violations.extend(datagrams.collect(fabric, shared, summary).err());
         for shared in &mut self.shared {
             self.violations.extend(shared.verify(&mut self.fabric));
         }
@@ -139,6 +148,10 @@ impl<T: EventLog> Churn<'_, T> {
 
     fn act(&mut self) {
         let Self { connections, pools, shared, fabric, random, .. } = self;
+        self.summary.requests += self.datagrams.act(fabric, pools) as u64;
+        if connections.is_empty() {
+            return;
+        }
         let index = random.below(connections.len() as u64) as usize;
         let connection = &mut connections[index];
         let end = random.below(2) as usize;
@@ -184,6 +197,7 @@ impl<T: EventLog> Churn<'_, T> {
             }
             (0..2).for_each(|end| connection.destroy(end, &mut self.fabric));
         }
+        self.violations.extend(self.datagrams.end(&mut self.fabric));
         self.run(None);
         for (number, pool) in self.pools.iter().enumerate() {
             let violations = &mut self.violations;

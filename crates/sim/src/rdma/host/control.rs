@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ferroce_device::credit::Credit;
 use ferroce_proto::qp::{ModifyError, QueuePairAttributes, State};
 use ferroce_proto::receive::ReceiveQueue;
+use ferroce_proto::ud;
 use ferroce_proto::work::{ReceiveRequest, SendRequest};
 
 use super::endpoint::QpConfig;
@@ -84,6 +85,22 @@ impl RdmaHost {
         let endpoint = &mut self.endpoints[index];
         let Some(qp) = &mut endpoint.qp else { return 0 };
         let accepted = work.into_iter().take_while(|one| qp.post_send(one.clone()).is_ok()).count();
+        self.schedule.push(Arc::clone(&endpoint.core));
+        self.update(index);
+        accepted
+    }
+
+    /// Posts requests of a UD QP. Returns how many were accepted.
+    pub(in crate::rdma) fn post_datagrams(
+        &mut self,
+        index: usize,
+        work: Vec<ud::SendRequest<Ipv4Addr>>,
+    ) -> usize {
+        self.interrupt_turn();
+        let endpoint = &mut self.endpoints[index];
+        let Some(qp) = &mut endpoint.qp else { return 0 };
+        let accepted = work.into_iter().take_while(|one| qp.post_datagram(one.clone()).is_ok());
+        let accepted = accepted.count();
         self.schedule.push(Arc::clone(&endpoint.core));
         self.update(index);
         accepted
