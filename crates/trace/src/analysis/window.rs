@@ -102,9 +102,9 @@ pub(super) struct TrackedRequest {
     pub(super) first: Stamp,
     /// Last transmission in the capture.
     pub(super) last: Stamp,
-    /// Known number of transmissions, without probes.
+    /// Known number of transmissions, without `probes`.
     pub(super) sends: u32,
-    /// Probes.
+    /// Probes since it was last retransmitted.
     pub(super) probes: u32,
     /// When the first response to it was seen.
     pub(super) answered: Option<i64>,
@@ -181,6 +181,11 @@ impl TrackedRequest {
 
     pub(super) fn end(&self) -> u64 {
         self.sequence + u64::from(self.psn_count)
+    }
+
+    /// The requester goes back, and may send as many probes as before.
+    pub(super) fn count_probes_as_sends(&mut self) {
+        self.sends += std::mem::take(&mut self.probes);
     }
 
     /// Bytes it sends or, for a READ, requests.

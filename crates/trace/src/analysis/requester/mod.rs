@@ -256,6 +256,13 @@ impl RetransmitCause {
     }
 }
 
+impl ProbedPacket {
+    /// Whether the next wait is that of a probe: it doubles with each, and an ACK timer waits as long as before.
+    fn is_doubled_by(self, waited: i64) -> bool {
+        waited > self.waited + self.waited / 2
+    }
+}
+
 impl GoBackTrigger {
     fn new(cause: RetransmitCause, from: u64, at: Stamp) -> Self {
         Self { cause, from, time: at.time }

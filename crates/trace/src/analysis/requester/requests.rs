@@ -102,7 +102,8 @@ impl Requester {
                     self.gaps.open(next.sequence, sequence, id);
                 }
             }
-            self.retransmit_run = None;
+            // A requester that goes back repeats everything before it sends anything new.
+            (self.retransmit_run, self.probed) = (None, None);
             let request = TrackedRequest::new(observed, sequence, *mtu);
             let psn_count = request.psn_count;
             self.insert(request, reporter);
@@ -171,7 +172,9 @@ impl Requester {
             OldPacketKind::TimedOut(elapsed) => {
                 let was_probed =
                     self.window.find(sequence).is_some_and(|request| request.probes > 0);
-                let first = self.probed.filter(|first| was_probed && first.sequence == sequence);
+                let first = self.probed.filter(|first| {
+                    was_probed && first.sequence == sequence && !first.is_doubled_by(elapsed)
+                });
                 if let Some(first) = first {
                     self.report_going_back(first, reporter);
                 }
@@ -235,8 +238,7 @@ impl Requester {
         let mut end = first.sequence + 1;
         if let Some(request) = self.window.find(first.sequence).filter(|request| request.probes > 0)
         {
-            request.sends += 1;
-            request.probes -= 1;
+            request.count_probes_as_sends();
             end = request.end();
         }
         self.probed = None;
@@ -346,10 +348,8 @@ impl Requester {
                 let first = self.probed.filter(|first| {
                     first.sequence < sequence && now - first.time < RETRANSMIT_RUN_GAP_NS
                 });
-                // The wait doubles with each probe, and an ACK timer waits as long as before.
                 let before = self.probed.filter(|first| first.sequence == sequence);
-                let doubles =
-                    before.is_none_or(|before| waited > before.waited + before.waited / 2);
+                let doubles = before.is_none_or(|before| before.is_doubled_by(waited));
                 match first {
                     Some(first) if !newest => OldPacketKind::WentBack(first),
                     _ if doubles && probes < MAX_PROBES && waited < MAX_PROBE_WAIT_NS << probes => {
@@ -373,6 +373,7 @@ impl Requester {
         reporter: &mut Reporter<'_>,
     ) -> u64 {
         if let Some(request) = self.window.find(sequence) {
+            request.count_probes_as_sends();
             request.sends += 1;
             request.last = observed.stamp;
             request.asks = observed.packet.bth.ack_request;

@@ -1,5 +1,7 @@
 //! Duplicates, loss after the capture point, and probes.
 
+use std::collections::BTreeMap;
+
 use ferroce_wire::number::Msn;
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::ExtensionHeaders;
@@ -7,6 +9,8 @@ use ferroce_wire::syndrome::{NakCode, SyndromeKind};
 use ferroce_wire::transport::{Aeth, Reth};
 
 use super::capture_builder::{A, B, CaptureBuilder};
+
+type Counts = BTreeMap<&'static str, u64>;
 
 #[test]
 fn unreliable_packets_are_duplicated_or_reordered() {
@@ -75,6 +79,64 @@ fn a_packet_repeated_after_a_pause_is_not_a_duplicate() {
     wire.send(A, 2, Opcode::RC_SEND_ONLY, 1, 8).send(A, 2, Opcode::RC_SEND_ONLY, 1, 8);
     wire.ack(B, 1, 1);
     assert_eq!(wire.report().anomaly_counts, [("duplicate", 1)].into());
+}
+
+/// A wait in nanoseconds, and the packets of a message that are repeated after it.
+type Repeat = (i64, &'static [u32]);
+
+/// Messages of four packets, whether each is acknowledged before its packets are repeated, and how they are.
+fn repeated(messages: &[(bool, &[Repeat])]) -> Counts {
+    let mut wire = CaptureBuilder::new();
+    for (index, (acknowledged_first, repeats)) in (0..).zip(messages) {
+        let start = 4 * index;
+        (start..start + 4).for_each(|psn| _ = wire.send(A, 2, Opcode::RC_SEND_ONLY, psn, 8));
+        if *acknowledged_first {
+            wire.ack(B, 1, start + 3);
+        }
+        for &(wait, packets) in *repeats {
+            wire.wait(wait);
+            wire.ack_request = packets.len() < 4;
+            packets.iter().for_each(|at| _ = wire.send(A, 2, Opcode::RC_SEND_ONLY, start + at, 8));
+            wire.ack_request = false;
+        }
+        if !acknowledged_first {
+            wire.ack(B, 1, start + 3);
+        }
+    }
+    wire.report().anomaly_counts
+}
+
+/// A busy requester probes a packet whose ACK has arrived, reads the ACK, sends the next message, and probes that one too.
+#[test]
+fn probes_of_two_messages_are_not_one_run() {
+    let probes: &[Repeat] = &[(300_000, &[0, 3])];
+    assert_eq!(repeated(&[(true, probes), (false, probes)]), [("probe", 4)].into());
+    assert_eq!(repeated(&[(false, probes), (false, probes)]), [("probe", 4)].into());
+}
+
+/// The ACK timer expires between probes, of which there are as many after it as before.
+#[test]
+fn probes_after_a_timeout_are_not_timeouts() {
+    let mut repeats: Vec<Repeat> = Vec::new();
+    for round in 0..2 {
+        repeats.extend((0..5).map(|probe| (1_000_000 << probe, &[0, 3][..])));
+        if round == 0 {
+            repeats.push((28_000_000, &[0, 1, 2, 3]));
+        }
+    }
+    let counts = repeated(&[(false, &repeats)]);
+    assert_eq!(counts, [("probe", 21), ("timeout", 1), ("retransmission", 3)].into());
+    // Of a packet alone in flight, the waits are those of the probes and then of the timer.
+    let mut wire = CaptureBuilder::new();
+    wire.ack_request = true;
+    wire.send(A, 2, Opcode::RC_SEND_ONLY, 0, 8);
+    for wait in (0..6).map(|probe| 200_000 << probe).chain([54_000_000]) {
+        wire.wait(wait);
+        wire.send(A, 2, Opcode::RC_SEND_ONLY, 0, 8);
+    }
+    wire.ack(B, 1, 0);
+    let counts = wire.report().anomaly_counts;
+    assert_eq!(counts, [("probe", 6), ("timeout", 1), ("retransmission", 1)].into());
 }
 
 /// A requester that runs out of credit sends its newest packet again at once, to ask for an ACK.
