@@ -49,7 +49,7 @@ impl Add<Duration> for Instant {
 
 /// The earlier of two times that may not be set.
 #[inline]
-pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+pub fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),

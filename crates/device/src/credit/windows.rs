@@ -171,9 +171,12 @@ impl<Q: Handle, R: Copy> Windows<Q, R> {
     #[inline]
     pub(super) fn next_timer(&self) -> Option<Instant> {
         // Each pass asks, and most devices have no window.
-        if self.windows.is_empty() {
-            return None;
-        }
+        if self.windows.is_empty() { None } else { self.next_probe() }
+    }
+
+    /// When a probe is repeated or given up. Apart from what every pass asks.
+    #[inline(never)]
+    fn next_probe(&self) -> Option<Instant> {
         self.windows.values().filter_map(|window| window.probe).map(|probe| probe.due).min()
     }
 

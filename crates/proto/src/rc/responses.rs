@@ -48,6 +48,12 @@ impl ResponseKind {
 }
 
 impl Response {
+    /// Whether it is a positive ACK.
+    #[inline]
+    fn is_ack(&self) -> bool {
+        matches!(self.kind, ResponseKind::Acknowledge(syndrome) if syndrome.is_ack())
+    }
+
     /// Position after its last packet.
     pub(super) fn end(&self, mtu: u16) -> Sequence {
         match self.kind {
@@ -166,10 +172,14 @@ impl Responses {
     /// Whether all queued responses are positive ACKs.
     #[inline]
     pub(super) fn are_acks(&self) -> bool {
-        self.queue.iter().all(|response| match response.kind {
-            ResponseKind::Acknowledge(syndrome) => syndrome.is_ack(),
-            _ => false,
-        })
+        // Adjacent ACKs are coalesced, so that there is rarely another response behind an ACK.
+        self.queue.front().is_none_or(Response::is_ack)
+            && (self.queue.len() <= 1 || self.rest_are_acks())
+    }
+
+    #[cold]
+    fn rest_are_acks(&self) -> bool {
+        self.queue.iter().skip(1).all(Response::is_ack)
     }
 
     #[inline]

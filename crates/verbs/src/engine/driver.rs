@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use ferroce_device::credit::Credit;
 use ferroce_device::schedule::Schedule;
 use ferroce_proto::reason::Reason;
-use ferroce_proto::time::Instant;
+use ferroce_proto::time::{Instant, earliest};
 use ferroce_sync::{Guard, MutexGuard, NEVER, Requests};
 use ferroce_sys::Uncancellable;
 use ferroce_sys::clock::{self, FastClock};
@@ -73,7 +73,7 @@ impl Driver {
 
     #[inline]
     fn next_timer(&self) -> Option<Instant> {
-        self.schedule.next_timer().into_iter().chain(self.credit.next_timer()).min()
+        earliest(self.schedule.next_timer(), self.credit.next_timer())
     }
 
     /// Whether unblocked packets are left to send.

@@ -239,20 +239,33 @@ impl QpStats {
         }
     }
 
-    /// A request completed.
+    /// A request completed. One that was flushed gets the reason of the error that ended the QP.
     #[inline]
-    pub(super) fn completed(&mut self, completion: &Completion) {
+    pub(super) fn completed(&mut self, completion: &mut Completion, ended_by: &mut u16) {
         let receive = matches!(
             completion.kind,
             CompletionKind::Receive | CompletionKind::ReceiveWriteImmediate
         );
         *(if receive { &mut self.recv_completed } else { &mut self.send_completed }) += 1;
         if completion.status != Status::Success {
-            self.errors += 1;
-            // The error that made the others be flushed says more.
-            if completion.status != Status::Flushed || self.last_error.is_none() {
-                self.last_error = Some(completion.status);
-            }
+            self.failed(completion, ended_by);
+        }
+    }
+
+    /// A request failed. A flushed one may be found before the error, which may be in another CQ or at the peer.
+    #[cold]
+    #[inline(never)] // Inlined, it would split each completion into its fields.
+    fn failed(&mut self, completion: &mut Completion, ended_by: &mut u16) {
+        self.errors += 1;
+        let is_flushed = completion.status == Status::Flushed;
+        if is_flushed {
+            completion.vendor_error = *ended_by;
+        } else {
+            *ended_by = completion.vendor_error;
+        }
+        // The error that made the others be flushed says more.
+        if !is_flushed || self.last_error.is_none() {
+            self.last_error = Some(completion.status);
         }
     }
 

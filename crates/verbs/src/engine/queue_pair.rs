@@ -11,7 +11,7 @@ use ferroce_proto::qp::State;
 use ferroce_proto::reason::Reason;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
-use ferroce_proto::work::{Completion, Status};
+use ferroce_proto::work::Completion;
 use ferroce_stat::Slot;
 use ferroce_stat::layout::SharedReceiveQueue;
 use ferroce_sync::Mutex;
@@ -231,14 +231,12 @@ impl Core {
         let mut lost = None;
         while let Some(mut one) = endpoint.poll_send_completion() {
             published.some = true;
-            explain(&mut one, ended_by);
-            stats.completed(&one);
-            lost = lost.or(self.complete(&self.sends, one, now).err());
+            stats.completed(&mut one, ended_by);
+            self.complete(&self.sends, one, now, &mut lost);
         }
         while let Some(mut one) = endpoint.poll_receive_completion() {
             published.some = true;
-            explain(&mut one, ended_by);
-            stats.completed(&one);
+            stats.completed(&mut one, ended_by);
             let shared = one.receive_queue.and_then(|number| adapter.tables.receive_queue(number));
             let consumed = shared.as_ref().unwrap_or(&self.receives);
             if let Some(slot) = &consumed.published {
@@ -246,7 +244,7 @@ impl Core {
             }
             let queue = shared.as_ref().and_then(|shared| shared.completions.as_ref());
             let queue = queue.unwrap_or(&self.receive_completions);
-            lost = lost.or(self.complete(queue, one, now).err());
+            self.complete(queue, one, now, &mut lost);
         }
         while let Some(event) = endpoint.poll_event() {
             self.raise(event);
@@ -268,9 +266,8 @@ impl Core {
                 "QP {:#x} flushes its receives for no known reason: {endpoint:?}",
                 self.number.0
             );
-            explain(&mut one, ended_by);
-            stats.completed(&one);
-            lost = lost.or(self.complete(&self.receive_completions, one, now).err());
+            stats.completed(&mut one, ended_by);
+            self.complete(&self.receive_completions, one, now, &mut lost);
         }
         lost
     }
@@ -311,18 +308,20 @@ impl Core {
         self.events.raise(AsyncEvent { source, kind: event.into() });
     }
 
+    /// Adds a completion to a CQ, whose overrun is kept in `lost` if it is the first.
     #[inline]
     fn complete(
         &self,
-        queue: &Arc<cq::Queue>,
+        queue: &cq::Queue,
         completion: Completion,
         now: Instant,
-    ) -> Result<(), cq::Overrun> {
-        queue.push(WorkCompletion {
-            queue_pair: self.number,
-            time: Timestamp::from_nanos(now.as_nanos()),
-            completion,
-        })
+        lost: &mut Option<cq::Overrun>,
+    ) {
+        let time = Timestamp::from_nanos(now.as_nanos());
+        let pushed = queue.push(WorkCompletion { queue_pair: self.number, time, completion });
+        if let Err(overrun) = pushed {
+            lost.get_or_insert(overrun);
+        }
     }
 }
 
@@ -335,17 +334,6 @@ impl Schedulable for Core {
     #[inline]
     fn marks(&self) -> &Marks {
         &self.marks
-    }
-}
-
-/// Gives a flushed request the reason of the error that ended the QP: its completion may be found before that of the error, which
-/// may be in another CQ or at the peer.
-#[inline]
-fn explain(one: &mut Completion, ended_by: &mut u16) {
-    match one.status {
-        Status::Success => {}
-        Status::Flushed => one.vendor_error = *ended_by,
-        _ => *ended_by = one.vendor_error,
     }
 }
 
