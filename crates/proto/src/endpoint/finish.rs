@@ -3,18 +3,28 @@
 use super::{Endpoint, Transport};
 use crate::held::HeldPacket;
 use crate::memory::{Finished, Memory, PayloadRead, Token};
+use crate::receive::ReceiveQueue;
 
 impl<R: Copy> Endpoint<R> {
     /// Handles the end of an access to memory that this QP has begun. Then [`Endpoint::take_held`] is to be called until
-    /// it returns `None`.
-    pub fn handle_finished(&mut self, finished: &Finished) {
+    /// it returns `None`. The request of a UC message that was dropped returns to `receives`, its own RQ or an SRQ.
+    pub fn handle_finished(
+        &mut self,
+        finished: &Finished,
+        mut receives: Option<&mut ReceiveQueue>,
+    ) {
         let Finished { token, outcome, .. } = *finished;
+        #[cfg(debug_assertions)]
+        let posted = self.count_receives(receives.as_deref());
+        let queue = receives.as_deref_mut();
         let known = match &mut self.transport {
             Transport::Reliable(queue_pair) => queue_pair.handle_finished(token, outcome),
-            Transport::Unreliable(queue_pair) => queue_pair.handle_finished(token, outcome),
+            Transport::Unreliable(queue_pair) => queue_pair.handle_finished(token, outcome, queue),
             Transport::Datagram(queue_pair) => queue_pair.handle_finished(token, outcome),
             Transport::None => false,
         };
+        #[cfg(debug_assertions)]
+        self.check_receives(posted, receives.as_deref());
         self.after_finish(known, token);
     }
 

@@ -203,14 +203,23 @@ impl QueuePair {
         self.responder.stop(&mut self.queues.receive_done);
     }
 
-    /// Handles the end of an access to memory that this QP has begun. Returns false if it has not.
-    pub fn handle_finished(&mut self, token: Token, outcome: Outcome) -> bool {
+    /// Handles the end of an access to memory that this QP has begun. Returns false if it has not. The request of a message
+    /// that was dropped returns to `receives`.
+    pub fn handle_finished(
+        &mut self,
+        token: Token,
+        outcome: Outcome,
+        receives: Option<&mut ReceiveQueue>,
+    ) -> bool {
         let Queues { receive_done, reports, .. } = &mut self.queues;
         let ended = self.responder.handle_finished(token, outcome, receive_done, reports);
         if let Some(Err(fault)) = ended {
             if !self.queues.in_error() {
                 self.enter_error(fault);
             }
+        }
+        if let Some((request, receives)) = self.responder.take_dropped().zip(receives) {
+            receives.put_back(request);
         }
         ended.is_some()
     }

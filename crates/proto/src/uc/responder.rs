@@ -369,6 +369,13 @@ impl Responder {
         self.message == InboundMessage::Placing
     }
 
+    /// The receive request of a message that was dropped, if memory has finished with its buffer. It is for the next message
+    /// (IBA 9.8.2.2), possibly of another QP if it is from an SRQ.
+    pub(super) fn take_dropped(&mut self) -> Option<ReceiveRequest> {
+        let dropped = matches!(self.message, InboundMessage::None | InboundMessage::Dropped);
+        self.receive.take_if(|_| dropped && self.withheld.is_empty())
+    }
+
     /// An access to memory has finished. `None` if it is of no message. A copy that fails is an error of this host, as
     /// with a receive request whose own lkey denies the access.
     pub(super) fn handle_finished(

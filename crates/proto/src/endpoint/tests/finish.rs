@@ -27,8 +27,15 @@ fn connect(sides: &mut [Side; 2]) {
 
 /// Finishes the oldest access, and handles the packets that waited for it.
 fn finish(side: &mut Side) {
-    match side.memory.finish(0) {
-        Ended::Access(finished) => side.endpoint.handle_finished(&finished),
+    finish_at(side, 0);
+}
+
+/// As [`finish`], for the access at this index.
+pub(super) fn finish_at(side: &mut Side, index: usize) {
+    match side.memory.finish(index) {
+        Ended::Access(finished) => {
+            side.endpoint.handle_finished(&finished, Some(&mut side.receives));
+        }
         Ended::Read(read) => side.endpoint.handle_read(read),
     }
     while let Some(held) = side.endpoint.take_held(&side.memory) {
@@ -140,6 +147,44 @@ fn receive_requests_are_flushed_in_order() {
         assert_eq!(flushed.map(|one| one.id.0), Some(9).filter(|_| !shared));
         let event = sides[1].events.get(1);
         assert_eq!(event, Some(&Event::LastReceiveReached).filter(|_| shared));
+    }
+}
+
+/// In ERR, the request of a dropped UC message is flushed, once memory has finished with its buffer.
+#[test]
+fn the_receive_of_a_dropped_message_is_flushed() {
+    for (shared, finished) in [(false, 0), (true, 0), (false, 1), (true, 1)] {
+        let service = ServiceType::UnreliableConnection;
+        let mut sides = [side(service, 1, false), side(service, 2, shared)];
+        connect(&mut sides);
+        (8..10).for_each(|id| sides[1].post_receive(id, 0x1000 * id, 1000));
+        post(&mut sides[0], 1, 700).unwrap();
+        let packets = sides[0].poll(Instant::ZERO);
+        [0, 2].into_iter().for_each(|index| sides[1].handle(&packets[index], Instant::ZERO));
+        assert_eq!((sides[1].endpoint.unfinished(), sides[1].receives.len()), (1, 1));
+        (0..finished).for_each(|_| finish(&mut sides[1]));
+        let error = QueuePairAttributes { state: Some(State::Error), ..Default::default() };
+        sides[1].endpoint.modify(&error).unwrap();
+        (finished..1).for_each(|_| {
+            run(&mut sides);
+            assert_eq!((statuses(&sides[1]), sides[1].events.len()), ([].into(), 1));
+            assert_eq!(sides[1].endpoint.flush_receive(&mut sides[1].receives), None);
+            finish(&mut sides[1]);
+        });
+        run(&mut sides);
+        let Side { endpoint, receives, received, .. } = &mut sides[1];
+        received.extend(core::iter::from_fn(|| endpoint.flush_receive(receives)));
+        // What is in an SRQ belongs to no QP (IBA 10.2.9).
+        let (flushed, left): (&[u64], _) = match (shared, finished) {
+            (false, _) => (&[8, 9], 0),
+            (true, 0) => (&[8], 1),
+            (true, _) => (&[], 2),
+        };
+        assert!(
+            statuses(&sides[1]).iter().copied().eq(flushed.iter().map(|id| (*id, Status::Flushed)))
+        );
+        assert_eq!((sides[1].receives.len(), sides[1].endpoint.unfinished()), (left, 0));
+        assert_eq!(sides[1].events.get(1), Some(&Event::LastReceiveReached).filter(|_| shared));
     }
 }
 

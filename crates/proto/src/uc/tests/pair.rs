@@ -113,7 +113,7 @@ impl Pair {
 
     pub(super) fn handle_finished(&mut self, finished: &Finished) {
         let Host { qp, receives, memory } = &mut self.to;
-        assert!(qp.handle_finished(finished.token, finished.outcome));
+        assert!(qp.handle_finished(finished.token, finished.outcome, Some(receives)));
         while let Some(held) = qp.take_held() {
             qp.handle_packet(&held.packet(), receives, memory);
         }

@@ -53,6 +53,30 @@ fn a_dropped_message_keeps_its_receive_until_memory_has_finished() {
     }
 }
 
+/// Its message was dropped, so nothing will complete the request until a packet arrives, and others of an SRQ may need it.
+#[test]
+fn a_dropped_message_returns_its_receive_when_memory_has_finished() {
+    for last in [1, 2] {
+        let mut pair = slow();
+        pair.post_receive(7, RECEIVED, 1000);
+        pair.post(send(1, 700));
+        let packets = pair.packets();
+        // The second packet is lost, and the last one perhaps.
+        pair.deliver(&packets[..1]);
+        pair.deliver(&packets[last + 1..]);
+        if last == 2 {
+            pair.post(request(2, Operation::Write { remote: remote(0), immediate: None }, 0, 8));
+            let packets = pair.packets();
+            pair.deliver(&packets);
+        }
+        assert!(pair.to.receives.is_empty(), "{last}");
+        while pair.open() > 0 {
+            pair.finish(0);
+        }
+        assert_eq!((pair.to.receives.len(), pair.received()), (1, [].into()), "{last}");
+    }
+}
+
 /// Late packets are dropped, also while messages wait: a repeated start does not end the message in progress.
 #[test]
 fn repeated_packets_change_nothing() {

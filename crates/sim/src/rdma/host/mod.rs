@@ -195,7 +195,14 @@ impl RdmaHost {
             let Some(endpoint) = self.endpoints.get_mut(index) else { continue };
             let Some(qp) = endpoint.qp.as_mut().filter(|_| !endpoint.destroyed) else { continue };
             match ended {
-                Ended::Access(finished) => qp.handle_finished(&finished),
+                Ended::Access(finished) => {
+                    let queue = match &mut endpoint.rq {
+                        EndpointRq::Own(queue) => Some(queue),
+                        EndpointRq::Shared(at) => self.srqs.get_mut(*at).map(|one| &mut one.queue),
+                        EndpointRq::Xrc => None,
+                    };
+                    qp.handle_finished(&finished, queue);
+                }
                 Ended::Read(read) => qp.handle_read(read),
             }
             self.schedule.push(Arc::clone(&endpoint.core));
