@@ -78,9 +78,12 @@ impl<R: Copy> Endpoint<R> {
         let is_silent = matches!(state, State::Reset | State::Init | State::Error);
         assert!(timeout.is_none() || !is_silent, "a timer is armed for {timeout:?} in {state}");
         let follows = match (state, fault) {
-            (State::Error, fault) => fault.is_some() || matches!(self.transport, Transport::None),
+            (State::Error, fault) => fault.is_some(),
             (State::SendQueueError, fault) => fault == Some(Fault::Requester),
-            // Executing a local request may fail in `poll_transmit`; the next event reports it.
+            // The payload of a READ response or a local request may fail in `poll_transmit`; the next event reports it.
+            (_, Some(Fault::Responder)) => {
+                receives && matches!(self.transport, Transport::Reliable(_))
+            }
             (_, fault) => fault.is_none() || fault == Some(Fault::Requester) && sends,
         };
         assert!(follows, "the transport has {fault:?} in {state}");

@@ -76,6 +76,13 @@ impl<R: Copy> Endpoint<R> {
 
     /// Flushes all requests (IBA 10.3.1.7).
     fn stop_transport(&mut self) {
+        if self.state() != State::Error {
+            return; // A report that is late, see `Incident::Fatal`.
+        }
+        if let Transport::None = self.transport {
+            // It was never connected: what is posted from now on is flushed as well.
+            self.connect();
+        }
         match &mut self.transport {
             Transport::Reliable(queue_pair) => queue_pair.handle_error(),
             Transport::Unreliable(queue_pair) => queue_pair.handle_error(),

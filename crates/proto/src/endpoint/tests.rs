@@ -1,6 +1,7 @@
 //! QPs from RESET to their end.
 
 mod finish;
+mod lifetimes;
 
 use std::vec;
 use std::vec::Vec;
@@ -380,6 +381,55 @@ fn err_flushes_and_reset_discards() {
     post(&mut sides[0], 3, 100).unwrap();
     run(&mut sides);
     assert_eq!(sides[0].sent[0].status, Status::Success);
+}
+
+/// ERR flushes what is posted (IBA 10.3.1.7), whatever the state before it; other states without a peer refuse it.
+#[test]
+fn a_queue_pair_that_was_never_connected_flushes_in_err() {
+    for service in SENDING {
+        for from in TRANSITION_PATH {
+            for fatal in [false, true] {
+                let mut side = side(service, 1, false);
+                side.bring(from, 2);
+                if from != State::ReadyToSend {
+                    assert_eq!(
+                        post(&mut side, 1, 10),
+                        Err(PostError::State),
+                        "{service:?} in {from}"
+                    );
+                }
+                let error = QueuePairAttributes {
+                    state: Some(State::Error),
+                    ..QueuePairAttributes::default()
+                };
+                if fatal {
+                    side.endpoint.handle_fatal();
+                } else {
+                    side.endpoint.modify(&error).unwrap();
+                }
+                if side.endpoint.state() == State::Reset {
+                    // A report that is late: the next connection is another one.
+                    side.bring(State::ReadyToSend, 2);
+                    post(&mut side, 1, 10).unwrap();
+                    assert_eq!(side.poll(Instant::ZERO).len(), 1, "{service:?}");
+                    continue;
+                }
+                side.post_receive(9, 0, 10);
+                (2..4).for_each(|id| post(&mut side, id, 10).unwrap());
+                assert_eq!(side.poll(Instant::ZERO), Vec::<Vec<u8>>::new());
+                let ended: Vec<_> = side.sent.iter().map(|one| (one.id.0, one.status)).collect();
+                let expected = [(2, Status::Flushed), (3, Status::Flushed)];
+                assert_eq!(ended, expected, "{service:?} from {from}");
+                let Side { endpoint, receives, .. } = &mut side;
+                assert_eq!(endpoint.flush_receive(receives).map(|one| one.id.0), Some(9));
+                assert_eq!(side.events, [Event::Fatal][..usize::from(fatal)]);
+                side.endpoint
+                    .modify(&QueuePairAttributes { state: Some(State::Reset), ..error })
+                    .unwrap();
+                assert_eq!(post(&mut side, 4, 10), Err(PostError::State), "{service:?}");
+            }
+        }
+    }
 }
 
 #[test]
