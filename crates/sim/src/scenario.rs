@@ -45,7 +45,8 @@ pub enum Scenario {
     Crash,
     /// A mix of all, drawn from the seed; half of the hosts have memory that takes time.
     Hostile,
-    /// Loss, reordering and duplication, drawn from the seed, under programs that create, reset and destroy queue pairs.
+    /// Loss, reordering and duplication, drawn from the seed, under programs that create, reset and destroy queue pairs; half
+    /// of the hosts have memory that takes time.
     Churn,
 }
 

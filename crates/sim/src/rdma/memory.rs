@@ -8,10 +8,10 @@ use std::sync::Arc;
 use ferroce_memory::{AddressRange, Buffer, Change, Registry, WindowKind};
 use ferroce_proto::memory::{AccessFlags, PdId, Sge};
 use ferroce_proto::time::Instant;
-use ferroce_wire::number::{LKey, RKey, VirtualAddress};
+use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 
 use crate::random::Random;
-pub(super) use slow::Ended;
+pub(super) use slow::{Ended, Failure, FailureKind};
 use slow::{HostMemory, Slow};
 
 /// The PD of nearly everything on a simulated host.
@@ -72,6 +72,33 @@ impl Regions {
         self.slow = Slow::new(random);
     }
 
+    /// Lets some of the accesses that take time fail.
+    pub(super) fn fail_some(&mut self) {
+        self.slow.fail_some();
+    }
+
+    /// Takes the accesses of a QP that failed after they had begun.
+    pub(super) fn take_failures(&mut self, queue_pair: Qpn) -> Vec<Failure> {
+        self.slow.take_failures(queue_pair)
+    }
+
+    /// Number of accesses of a QP that have not finished.
+    pub(super) fn unfinished(&self, queue_pair: Qpn) -> usize {
+        self.slow.unfinished(queue_pair)
+    }
+
+    /// The QPs whose accesses have not finished.
+    pub(super) fn accessors(&self) -> impl Iterator<Item = Qpn> {
+        self.slow.open().map(|(queue_pair, _)| queue_pair)
+    }
+
+    /// Whether an access to a region has not finished. One through a window may be to any region.
+    pub(super) fn is_accessed(&self, region: usize) -> bool {
+        let is_region = |key| self.regions.iter().any(|region| region.key.0 == key);
+        let wanted = self.regions[region].key.0;
+        self.slow.open().any(|(_, key)| key == wanted || !is_region(key))
+    }
+
     /// The memory as transports access it.
     pub(super) fn access(&mut self, now: Instant) -> HostMemory<'_> {
         HostMemory { registry: &self.registry, slow: &mut self.slow, now }
@@ -82,8 +109,7 @@ impl Regions {
         &self.registry
     }
 
-    /// How many accesses took time.
-    #[cfg(test)]
+    /// How many accesses took time: the number in the last token.
     pub(super) fn begun(&self) -> u64 {
         self.slow.begun
     }

@@ -1,16 +1,18 @@
 //! Two ends of a connection that come and go, and their requests.
 
+use std::time::Duration;
+
 use ferroce_memory::WindowKind;
-use ferroce_proto::memory::Bind;
+use ferroce_proto::memory::{AccessFlags, Bind};
 use ferroce_proto::qp::{RnrRetry, ServiceType, State};
 use ferroce_proto::work::{
     Completion, Data, Operation, RemoteAddress, SendRequest, SgList, WorkId,
 };
-use ferroce_wire::number::{Immediate, Psn, Qpn, RKey, VirtualAddress};
+use ferroce_wire::number::{Immediate, LKey, Psn, Qpn, RKey, VirtualAddress};
 
-use super::contents;
 use super::memory::{COUNTERS, Pool, SharedReceives};
 use super::queue_pair::{CAPACITY, QueuePair, Receives};
+use super::{contents, read};
 use crate::event_log::EventLog;
 use crate::fabric::Fabric;
 use crate::host::HostId;
@@ -18,7 +20,7 @@ use crate::random::Random;
 use crate::rdma::Summary;
 use crate::rdma::host::{QpConfig, RdmaHost};
 use crate::rdma::layout::{XRC_SRQS, address, qpn, srq_number};
-use crate::rdma::memory::{BASE, REMOTE, local};
+use crate::rdma::memory::{BASE, FailureKind, PD, REMOTE, local};
 use crate::rdma::workload::{Service, Workload};
 
 /// A type 2 window of an end, and the region that it exposes.
@@ -28,13 +30,39 @@ struct Window {
     region: usize,
 }
 
-/// One end of a connection. A request that succeeds may have bound a window.
+/// What a request that succeeds has done.
+#[derive(Clone, Copy, Debug)]
+enum Effect {
+    Nothing,
+    Bound(Window),
+    Filled(Fill),
+}
+
+/// The part of a sink that a WRITE or READ fills.
+#[derive(Clone, Copy, Debug)]
+struct Fill {
+    sink: Sink,
+    at: usize,
+    length: usize,
+}
+
+/// A region for one request at a time, which is cleared before: it shows that the data is there when the request completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sink {
+    host: usize,
+    region: usize,
+    key: LKey,
+}
+
+/// One end of a connection.
 #[derive(Debug)]
 struct End {
-    queue_pair: QueuePair<Option<Window>>,
+    queue_pair: QueuePair<Effect>,
     /// A window that is bound to its QP, and one that was bound to a QP that is destroyed.
     window: Option<Window>,
     stale: Option<Window>,
+    /// Where its READs and WRITEs go, on its host and on the peer's.
+    sinks: [Option<Sink>; 2],
 }
 
 /// A connection between two hosts.
@@ -44,6 +72,8 @@ pub(super) struct Connection {
     service: Service,
     workload: Workload,
     ends: [End; 2],
+    /// Both ends are connected to each other, in whatever state.
+    intact: bool,
     next_id: u64,
 }
 
@@ -61,9 +91,10 @@ impl Connection {
                 Service::Reliable if random.below(3) == 0 => Receives::Shared,
                 _ => Receives::Own(workload.largest.max(8) as usize),
             };
-            End { queue_pair: QueuePair::new(order[side], receives), window: None, stale: None }
+            let queue_pair = QueuePair::new(order[side], receives);
+            End { queue_pair, window: None, stale: None, sinks: [None; 2] }
         });
-        Some(Self { number, service, workload: *workload, ends, next_id: 0 })
+        Some(Self { number, service, workload: *workload, ends, intact: false, next_id: 0 })
     }
 
     /// Returns the hosts and QPNs.
@@ -100,7 +131,11 @@ impl Connection {
     ) {
         let mut configs = [0, 1].map(|end| self.config(end, random));
         let psns = [0, 1].map(|end: usize| configs[end].attributes.send_psn.unwrap_or_default());
+        self.separate();
         let indices = [0, 1].map(|end| self.ends[end].queue_pair.renew(&configs[end], fabric));
+        let [Some(one), Some(other)] = indices else { return };
+        let indices = [one, other];
+        self.intact = true;
         for end in 0..2 {
             let mtu = configs[end].settings.port_mtu;
             configs[end].set_peer(qpn(indices[1 - end]), psns[1 - end], mtu);
@@ -119,15 +154,23 @@ impl Connection {
         to: State,
         fabric: &mut Fabric<RdmaHost, T>,
     ) {
+        if to == State::Reset {
+            self.separate();
+        }
         self.ends[end].queue_pair.change(to, fabric);
     }
 
+    /// An end is reset or destroyed: a copy that fails is of no consequence for the other.
+    fn separate(&mut self) {
+        self.intact = false;
+        self.ends.iter_mut().for_each(|end| end.queue_pair.forgive());
+    }
+
     pub(super) fn destroy<T: EventLog>(&mut self, end: usize, fabric: &mut Fabric<RdmaHost, T>) {
+        self.separate();
         let one = &mut self.ends[end];
-        if one.queue_pair.destroy(fabric) {
-            // Destroying a QP unbinds its windows.
-            one.stale = one.window.take().or(one.stale);
-        }
+        let destroyed = one.queue_pair.destroy(fabric);
+        one.unbind(destroyed);
     }
 
     pub(super) fn post_receives<T: EventLog>(
@@ -151,23 +194,56 @@ impl Connection {
             return 0;
         }
         let hosts = [end, 1 - end].map(|end| self.ends[end].queue_pair.host);
+        self.add_sinks(end, fabric);
         let count = random.between(1..=4) as usize;
-        let (mut work, mut must_fail) = (Vec::new(), Vec::new());
+        let (mut work, mut others) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let pools = [&pools[hosts[0]], &pools[hosts[1]]];
-            let (request, fails) = self.request(end, pools, random);
+            let free = self.free_sinks(end, &others);
+            let (request, fails, effect) = self.request(end, pools, free, random);
+            others.push((request.id.0, fails, effect));
             work.push(request);
-            must_fail.push(fails);
         }
         let one = &mut self.ends[end].queue_pair;
-        let Some(index) = one.index else { return 0 };
+        let Some(index) = one.index() else { return 0 };
+        for (.., effect) in &others {
+            let Effect::Filled(Fill { sink, at, length }) = *effect else { continue };
+            fabric.with_host(HostId(sink.host as u32), |host, _| {
+                host.memory.write(sink.region, at, &vec![0; length]);
+            });
+        }
         let at = fabric.now();
-        let ids: Vec<_> = work.iter().map(|request| request.id.0).collect();
         let posted = fabric.with_host(one.id(), |host, _| host.post(index, work)).unwrap_or(0);
-        for (id, must_fail) in ids.into_iter().zip(must_fail).take(posted) {
-            one.requests.push(id, at, must_fail, None);
+        for (id, must_fail, effect) in others.into_iter().take(posted) {
+            one.requests.push(id, at, must_fail, effect);
         }
         posted
+    }
+
+    /// Returns the sinks of an end that no request uses.
+    fn free_sinks(&self, end: usize, others: &[(u64, bool, Effect)]) -> [Option<Sink>; 2] {
+        let End { queue_pair, sinks, .. } = &self.ends[end];
+        let new = others.iter().map(|(.., effect)| effect);
+        let used: Vec<_> = queue_pair.requests.effects().chain(new).collect();
+        let uses =
+            |effect: &Effect, wanted| matches!(effect, Effect::Filled(fill) if fill.sink == wanted);
+        sinks.map(|sink| sink.filter(|&sink| !used.iter().any(|effect| uses(effect, sink))))
+    }
+
+    /// Registers the sinks of an end.
+    fn add_sinks<T: EventLog>(&mut self, end: usize, fabric: &mut Fabric<RdmaHost, T>) {
+        if self.service == Service::Unreliable || self.ends[end].sinks[0].is_some() {
+            return;
+        }
+        let hosts = [end, 1 - end].map(|end| self.ends[end].queue_pair.host);
+        let bytes = vec![0; self.workload.largest.max(8) as usize];
+        self.ends[end].sinks = hosts.map(|number| {
+            fabric.with_host(HostId(number as u32), |host, _| {
+                let access = REMOTE | AccessFlags::LOCAL_WRITE;
+                let region = host.memory.register(&bytes, PD, access);
+                Sink { host: number, region, key: host.memory.lkey(region) }
+            })
+        });
     }
 
     /// Binds a new window of an end.
@@ -179,7 +255,7 @@ impl Connection {
         random: &mut Random,
     ) {
         let one = &mut self.ends[end].queue_pair;
-        let (Some(index), Service::Reliable) = (one.index, self.service) else { return };
+        let (Some(index), Service::Reliable) = (one.index(), self.service) else { return };
         let area = pools[one.host].choose(random);
         let (id, at) = (self.next_id, fabric.now());
         self.next_id += 1;
@@ -201,19 +277,21 @@ impl Connection {
         });
         let Some(Some(window)) = posted else { return };
         // A region that is unmapped can still be bound.
-        one.requests.push(id, at, area.revoked, Some(window));
+        one.requests.push(id, at, area.revoked, Effect::Bound(window));
     }
 
-    /// Draws a request, and whether its memory is gone already.
+    /// Draws a request, whether its memory is gone already, and its effect. `free`: the sinks that it may use.
     fn request(
         &mut self,
         end: usize,
         pools: [&Pool; 2],
+        free: [Option<Sink>; 2],
         random: &mut Random,
-    ) -> (SendRequest, bool) {
+    ) -> (SendRequest, bool, Effect) {
         let [ours, mut theirs] = pools.map(|pool| pool.choose(random));
         let (mut key, mut unbound) = (theirs.rkey(), false);
-        let End { window, stale, .. } = self.ends[1 - end];
+        let End { window, stale, .. } = &self.ends[1 - end];
+        let (window, stale) = (*window, *stale);
         let through = if random.below(8) == 0 { stale } else { window };
         if let (Some(through), true) = (through, random.below(2) == 0) {
             (key, unbound) = (through.key, Some(through.key) != window.map(|window| window.key));
@@ -225,11 +303,25 @@ impl Connection {
         let at = random.below((largest - length) as u64 + 1) as usize;
         let counters = largest.next_multiple_of(8);
         let slot = counters + 8 * random.below(COUNTERS as u64 / 8) as usize;
-        let remote = |at: usize| RemoteAddress { address: VirtualAddress(BASE + at as u64), key };
-        let immediate = Some(Immediate(at as u32));
         let kinds = if self.service == Service::Unreliable { 6 } else { 9 };
         let is_atomic = |kind| kind == 8;
         let kind = random.below(kinds);
+        let sink = match kind {
+            3 => free[1],
+            6 => free[0],
+            _ => None,
+        };
+        let mut lkey = ours.lkey;
+        let (mut ours_dead, mut theirs_dead) = (true, true);
+        if let Some(sink) = sink {
+            if kind == 3 {
+                (key, unbound, theirs_dead) = (RKey(sink.key.0), false, false);
+            } else {
+                (lkey, ours_dead) = (sink.key, false);
+            }
+        }
+        let remote = |at: usize| RemoteAddress { address: VirtualAddress(BASE + at as u64), key };
+        let immediate = Some(Immediate(at as u32));
         let operation = match kind {
             0..=2 => Operation::Send { immediate, invalidate: None },
             3 | 4 => Operation::Write { remote: remote(at), immediate: None },
@@ -238,7 +330,7 @@ impl Connection {
             _ => Operation::FetchAdd { remote: remote(slot), add: 1 },
         };
         let (at, length) = if is_atomic(kind) { (slot, 8) } else { (at, length) };
-        let sge = local(ours.lkey, at, length);
+        let sge = local(lkey, at, length);
         let id = self.next_id;
         self.next_id += 1;
         let data = Data::SgList(SgList::from(sge));
@@ -248,9 +340,11 @@ impl Connection {
             request.receive_queue = Some(srq_number(XRC_SRQS[random.below(2) as usize]));
         }
         let uses_remote = kind >= 3 && self.service != Service::Unreliable;
-        let fails =
-            ours.is_dead(at, length) || uses_remote && (unbound || theirs.is_dead(at, length));
-        (request, fails)
+        ours_dead &= ours.is_dead(at, length);
+        theirs_dead &= theirs.is_dead(at, length);
+        let fails = ours_dead || uses_remote && (unbound || theirs_dead);
+        let effect = sink.map_or(Effect::Nothing, |sink| Effect::Filled(Fill { sink, at, length }));
+        (request, fails, effect)
     }
 
     /// Takes the completions of an end and verifies them.
@@ -261,8 +355,16 @@ impl Connection {
         shared: &mut [SharedReceives],
         summary: &mut Summary,
     ) -> Result<(), String> {
-        let End { queue_pair, window, .. } = &mut self.ends[end];
-        let succeeded = |binds: Option<Window>| *window = binds.or(*window);
+        let one = &mut self.ends[end];
+        let destroyed = one.queue_pair.settle(fabric);
+        one.unbind(destroyed);
+        let End { queue_pair, window, .. } = one;
+        let mut fills = Vec::new();
+        let succeeded = |effect| match effect {
+            Effect::Nothing => {}
+            Effect::Bound(new) => *window = Some(new),
+            Effect::Filled(fill) => fills.push(fill),
+        };
         let received = |done: &Completion, message: &[u8]| {
             let Some(offset) = done.immediate else {
                 return Err(format!("{done:?} of no message"));
@@ -272,7 +374,46 @@ impl Connection {
                 false => Err(format!("wrong bytes were received: {done:?}")),
             }
         };
-        queue_pair.collect(fabric, shared, summary, succeeded, received)
+        queue_pair.collect(fabric, shared, summary, succeeded, received)?;
+        for Fill { sink, at, length } in fills {
+            let host = fabric.host(HostId(sink.host as u32));
+            let found = host.map(|host| read(&host.memory, sink.region, at, length));
+            if found.is_some_and(|found| found != contents(at, length)) {
+                return Err(format!("{length} bytes at {at:#x} of {sink:?} are not there"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies the consequences of a copy that failed: the QP is in an error state, and the requester sees an error.
+    pub(super) fn verify_failure<T: EventLog>(
+        &mut self,
+        end: usize,
+        fabric: &Fabric<RdmaHost, T>,
+        bound: Duration,
+    ) -> Result<(), String> {
+        let failed = [end, 1 - end].map(|end| self.ends[end].queue_pair.requests.failed);
+        let one = &mut self.ends[end].queue_pair;
+        if !self.intact {
+            one.forgive();
+        }
+        let (Some(kind), Some(index)) = (one.failure(fabric.now(), bound), one.index) else {
+            return Ok(());
+        };
+        let stopped = fabric.host(one.id()).is_none_or(|host| host.endpoints[index].send_stopped());
+        let reliable = self.service != Service::Unreliable;
+        let seen = match kind {
+            FailureKind::ReadLocal => stopped && failed[0],
+            FailureKind::WriteRemote if reliable => stopped && failed[1],
+            FailureKind::WriteLocal if reliable => stopped && (failed[0] || failed[1]),
+            FailureKind::WriteRemote | FailureKind::WriteLocal => stopped,
+            // Of a response to a duplicate READ, nobody may need it.
+            FailureKind::ReadRemote => true,
+        };
+        match seen {
+            true => Ok(()),
+            false => Err(format!("{kind:?} failed: stopped {stopped}, requests failed {failed:?}")),
+        }
     }
 
     /// Whether a request failed since the last reset.
@@ -284,5 +425,14 @@ impl Connection {
     pub(super) fn unfinished(&self) -> Option<String> {
         let left: usize = self.ends.iter().map(|end| end.queue_pair.requests.len()).sum();
         (left > 0).then(|| format!("{left} requests have not completed"))
+    }
+}
+
+impl End {
+    /// Destroying a QP unbinds its windows.
+    fn unbind(&mut self, destroyed: bool) {
+        if destroyed {
+            self.stale = self.window.take().or(self.stale);
+        }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use ferroce_proto::qp::{ServiceType, State};
 use ferroce_proto::time::Instant;
@@ -140,7 +141,7 @@ impl Datagrams {
     ) -> usize {
         let Self { members, posted, largest, random } = self;
         let host = members[number].queue_pair.host;
-        let Some(index) = members[number].queue_pair.index else { return 0 };
+        let Some(index) = members[number].queue_pair.index() else { return 0 };
         let peers = members.iter().filter_map(|one| Some((one.queue_pair.host, one.last?)));
         let peers: Vec<_> = peers.collect();
         let (at, mtu) = (fabric.now(), members[number].mtu);
@@ -176,9 +177,13 @@ impl Datagrams {
         fabric: &mut Fabric<RdmaHost, T>,
         shared: &mut [SharedReceives],
         summary: &mut Summary,
+        bound: Duration,
     ) -> Result<(), String> {
         let Self { members, posted, .. } = self;
-        members.iter_mut().try_for_each(|one| one.collect(fabric, shared, posted, summary))
+        members.iter_mut().try_for_each(|one| {
+            one.collect(fabric, shared, posted, summary)?;
+            one.verify_failure(fabric, bound)
+        })
     }
 
     /// Destroys all. Describes requests that have not completed.
@@ -204,8 +209,10 @@ impl Member {
     /// Changes it to RTS, from whatever state it is in.
     fn connect<T: EventLog>(&mut self, fabric: &mut Fabric<RdmaHost, T>, random: &mut Random) {
         let config = self.config(random);
-        let index = self.queue_pair.renew(&config, fabric);
-        self.last = Some(index);
+        let Some(index) = self.queue_pair.renew(&config, fabric) else { return };
+        if self.last.replace(index) != Some(index) {
+            self.received.clear();
+        }
         let connected = fabric.with_host(self.queue_pair.id(), |host, _| {
             host.connect(index, Ipv4Addr::UNSPECIFIED, &config)
         });
@@ -214,7 +221,7 @@ impl Member {
 
     /// Attaches it to a group, or detaches it.
     fn toggle<T: EventLog>(&mut self, group: usize, fabric: &mut Fabric<RdmaHost, T>) {
-        let Some(index) = self.queue_pair.index else { return };
+        let Some(index) = self.queue_pair.index() else { return };
         let (id, address) = (self.queue_pair.id(), GROUPS[group]);
         let (now, one) = (fabric.now(), &mut self.groups[group]);
         one.attached = !one.attached;
@@ -241,13 +248,15 @@ impl Member {
 
     /// Detaches it from all groups, as destruction requires (IBA 11.2.5.4), and destroys it.
     fn destroy<T: EventLog>(&mut self, fabric: &mut Fabric<RdmaHost, T>) {
+        if self.queue_pair.index().is_none() {
+            return;
+        }
         for group in 0..GROUPS.len() {
             if self.groups[group].attached {
                 self.toggle(group, fabric);
             }
         }
         self.queue_pair.destroy(fabric);
-        self.received.clear();
     }
 
     fn collect<T: EventLog>(
@@ -257,10 +266,12 @@ impl Member {
         posted: &[Datagram],
         summary: &mut Summary,
     ) -> Result<(), String> {
+        self.queue_pair.settle(fabric);
         // The network duplicates a frame once at most.
         let copies = 1 + u32::from(fabric.totals().duplicated > 0);
         let Self { queue_pair, groups, received, .. } = self;
-        let this = (queue_pair.host, queue_pair.index.unwrap_or(0));
+        let Some(index) = queue_pair.index else { return Ok(()) };
+        let this = (queue_pair.host, index);
         let verify = |done: &Completion, message: &[u8]| {
             let number = done.immediate.map_or(u32::MAX, |immediate| immediate.0);
             let Some(datagram) = posted.get(number as usize) else {
@@ -274,6 +285,21 @@ impl Member {
             datagram.verify(this, groups, done, message)
         };
         queue_pair.collect(fabric, shared, summary, |()| (), verify)
+    }
+
+    fn verify_failure<T: EventLog>(
+        &self,
+        fabric: &Fabric<RdmaHost, T>,
+        bound: Duration,
+    ) -> Result<(), String> {
+        let one = &self.queue_pair;
+        let Some(kind) = one.failure(fabric.now(), bound) else { return Ok(()) };
+        let endpoint =
+            fabric.host(one.id()).zip(one.index).map(|(host, index)| &host.endpoints[index]);
+        match endpoint.is_none_or(|endpoint| endpoint.send_stopped()) {
+            true => Ok(()),
+            false => Err(format!("{kind:?} failed, but it is not in an error state")),
+        }
     }
 }
 

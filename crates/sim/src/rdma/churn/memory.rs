@@ -38,6 +38,12 @@ impl Area {
         RKey(self.lkey.0)
     }
 
+    fn deregister(&mut self, memory: &mut Regions, length: usize) {
+        memory.deregister(self.region);
+        (self.revoked, self.dead) = (true, (0, length));
+        memory.write(self.region, 0, &vec![DEAD; length]);
+    }
+
     /// Whether an access to a part must fail.
     pub(super) fn is_dead(&self, at: usize, length: usize) -> bool {
         at < self.dead.1 && self.dead.0 < at + length
@@ -49,11 +55,14 @@ impl Area {
 pub(super) struct Pool {
     pub(super) largest: usize,
     areas: Vec<Area>,
+    /// The regions whose deregistration waits for accesses that have not finished.
+    waiting: Vec<usize>,
 }
 
 impl Pool {
     pub(super) fn new(memory: &mut Regions, largest: u32) -> Self {
-        let mut pool = Self { largest: largest.max(8) as usize, areas: Vec::new() };
+        let mut pool =
+            Self { largest: largest.max(8) as usize, areas: Vec::new(), waiting: Vec::new() };
         (0..REGISTERED).for_each(|_| pool.register(memory));
         pool
     }
@@ -96,14 +105,35 @@ impl Pool {
             let end = at + 1 + random.below((length - at) as u64) as usize;
             memory.unmap(area.region, at, end - at);
             area.dead = (at, end);
+            memory.write(area.region, at, &vec![DEAD; end - at]);
+        } else if random.below(2) == 0 {
+            // What was begun fails.
+            area.deregister(memory, length);
         } else {
-            memory.deregister(area.region);
-            area.revoked = true;
-            area.dead = (0, length);
+            self.waiting.push(area.region);
         }
-        memory.write(area.region, area.dead.0, &vec![DEAD; area.dead.1 - area.dead.0]);
         self.areas.swap(index, recent);
         self.register(memory);
+        self.settle(memory);
+    }
+
+    /// Whether a deregistration waits.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Deregisters the regions that waited, and that nothing accesses any more.
+    pub(super) fn settle(&mut self, memory: &mut Regions) {
+        let length = self.length();
+        let Self { areas, waiting, .. } = self;
+        waiting.retain(|&region| {
+            let waits = memory.is_accessed(region);
+            let area = areas.iter_mut().find(|area| area.region == region);
+            if let (false, Some(area)) = (waits, area) {
+                area.deregister(memory, length);
+            }
+            waits
+        });
     }
 
     /// Describes the first wrong byte.

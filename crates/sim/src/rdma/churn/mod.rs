@@ -12,6 +12,10 @@
 //! - a datagram is received once, and again only if the network duplicated frames, by the QP or the members of the group that
 //!   it was sent to;
 //! - in ERR, no request is left in the RQ;
+//! - a WRITE or READ that succeeded has filled its memory, also if that takes time;
+//! - if a copy fails that had begun, its QP is in an error state within [`BOUND`], and so is the requester, whose request fails;
+//! - a reset, a destruction and half of the deregistrations wait for what has not finished, and nothing is accessed after them;
+//! - each QP counts as many unfinished accesses as the memory;
 //! - an SRQ reports that its limit was reached;
 //! - nothing completes that belongs to a queue pair that was reset or destroyed;
 //! - when all queue pairs are destroyed, no credit is in use and nobody waits for it.
@@ -26,9 +30,10 @@ use std::time::Duration;
 
 use ferroce_proto::qp::State;
 use ferroce_proto::time::Instant;
+use ferroce_wire::number::Qpn;
 
 use super::host::{Endpoint, RdmaHost};
-use super::layout::{RC_SRQ, XRC_SRQS, address};
+use super::layout::{FIRST_QPN, RC_SRQ, XRC_SRQS, address};
 use super::memory::Regions;
 use super::summary::Summary;
 use super::{Simulation, plan};
@@ -78,10 +83,13 @@ pub(super) fn run<T: EventLog>(simulation: &Simulation, event_log: T) -> (Summar
         violations: Vec::new(),
         random: random.stream("actions"),
     };
+    let memory = Random::new(seed).stream("memory");
     for index in 0..count as usize {
         let mut host = plan::host(index, seed, &workload);
         host.batch = Duration::from_micros([0, 0, 5, 20][random.below(4) as usize]);
         host.received.limit = Some(64 << 10 << random.below(5));
+        host.memory.slow_down(memory.substream(index as u64));
+        host.memory.fail_some();
         host.memory.map();
         churn.pools.push(Pool::new(&mut host.memory, workload.largest));
         for srq in [RC_SRQ].into_iter().chain(XRC_SRQS) {
@@ -125,10 +133,16 @@ impl<T: EventLog> Churn<'_, T> {
         if matches!(outcome, Outcome::LimitReached(_)) {
             self.violations.push(format!("the run did not end: {outcome}"));
         }
+        // When no event is left, a failure has had all its consequences.
+        let bound = until.map_or(Duration::ZERO, |_| BOUND);
         for connection in &mut self.connections {
             for end in 0..2 {
-                let found =
+                let mut found =
                     connection.collect(end, &mut self.fabric, &mut self.shared, &mut self.summary);
+                if end == 1 {
+                    let mut verify = |end| connection.verify_failure(end, &self.fabric, bound);
+                    found = found.and_then(|()| verify(0)).and_then(|()| verify(1));
+                }
                 if let (Err(what), true) = (found, self.violations.len() < 10) {
                     let number = connection.number;
                     self.violations.push(format!("connection {number}, end {end}: {what}"));
@@ -139,7 +153,20 @@ impl<T: EventLog> Churn<'_, T> {
             }
         }
         let Self { datagrams, fabric, shared, summary, .. } = self;
-        self.violations.extend(datagrams.collect(fabric, shared, summary).err());
+        self.violations.extend(datagrams.collect(fabric, shared, summary, bound).err());
+        for (number, pool) in self.pools.iter_mut().enumerate() {
+            let id = HostId(number as u32);
+            if pool.is_waiting() {
+                self.fabric.with_host(id, |host, _| pool.settle(&mut host.memory));
+            }
+            let Some(host) = self.fabric.host(id) else { continue };
+            let is_destroyed =
+                |qpn: &Qpn| host.endpoints[qpn.0.wrapping_sub(FIRST_QPN) as usize].destroyed;
+            if let Some(late) = host.memory.accessors().find(is_destroyed) {
+                let what = "is destroyed, but an access of it is unfinished";
+                self.violations.push(format!("host {number}: {late:?} {what}"));
+            }
+        }
         for shared in &mut self.shared {
             self.violations.extend(shared.verify(&mut self.fabric));
         }
@@ -206,6 +233,9 @@ impl<T: EventLog> Churn<'_, T> {
                     violations.push(format!(
                         "host {number}: {in_use} bytes of credit in use and {waiting} QPs waiting for it without a QP"
                     ));
+                }
+                if let Some(left) = host.endpoints.iter().find(|one| !one.destroyed) {
+                    violations.push(format!("host {number}: not destroyed at the end: {left:?}"));
                 }
                 let late = |one: &&Endpoint| {
                     one.send_completions.len() + one.receive_completions.len() > 0

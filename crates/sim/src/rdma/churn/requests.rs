@@ -41,6 +41,11 @@ impl<T> Requests<T> {
         self.posted.len()
     }
 
+    /// The effects of all that have not completed.
+    pub(super) fn effects(&self) -> impl Iterator<Item = &T> {
+        self.posted.iter().map(|posted| &posted.effect)
+    }
+
     /// Takes the request of a completion. Returns its effect if it succeeded.
     pub(super) fn complete(
         &mut self,

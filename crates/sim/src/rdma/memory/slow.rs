@@ -10,7 +10,7 @@ use ferroce_proto::memory::{
 use ferroce_proto::reason::{KeyFault, RefusedAccess};
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::SgList;
-use ferroce_wire::number::RKey;
+use ferroce_wire::number::{Qpn, RKey};
 
 use crate::random::Random;
 
@@ -22,9 +22,33 @@ pub(in crate::rdma) struct Slow {
     longest: Duration,
     /// Draws which, and how long; `None` for memory of which none does.
     random: Option<Random>,
+    /// Some of them fail, and all that fail are kept.
+    fails: bool,
+    failed: Vec<Failure>,
     /// How many have begun.
     pub(super) begun: u64,
     open: Vec<Open>,
+}
+
+/// An access that failed after it had begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::rdma) struct Failure {
+    pub(in crate::rdma) queue_pair: Qpn,
+    pub(in crate::rdma) token: Token,
+    pub(in crate::rdma) kind: FailureKind,
+}
+
+/// What failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::rdma) enum FailureKind {
+    /// The payload of a request.
+    ReadLocal,
+    /// The payload of a READ response.
+    ReadRemote,
+    /// A write to the buffer of a receive request or a READ.
+    WriteLocal,
+    /// A write or atomic operation of the peer.
+    WriteRemote,
 }
 
 #[derive(Debug)]
@@ -52,6 +76,37 @@ impl Slow {
         Self { share, longest, random: Some(random), ..Self::default() }
     }
 
+    /// Lets one access in 200 fail, as if the program had unmapped the memory for a moment.
+    pub(super) fn fail_some(&mut self) {
+        self.fails = true;
+    }
+
+    /// Takes the failures of a QP.
+    pub(super) fn take_failures(&mut self, queue_pair: Qpn) -> Vec<Failure> {
+        let (of_it, others) = self.failed.drain(..).partition(|one| one.queue_pair == queue_pair);
+        self.failed = others;
+        of_it
+    }
+
+    /// The QPs and keys of all unfinished accesses.
+    pub(super) fn open(&self) -> impl Iterator<Item = (Qpn, u32)> {
+        self.open.iter().flat_map(|open| {
+            let keys: Vec<u32> = match &open.access {
+                Access::ReadLocal(sges) => sges.iter().map(|sge| sge.key.0).collect(),
+                Access::Local(sge, _) => vec![sge.key.0],
+                Access::ReadRemote(range) | Access::Remote(range, _) | Access::Atomic(range, _) => {
+                    vec![range.key.0]
+                }
+            };
+            keys.into_iter().map(|key| (open.by.queue_pair, key))
+        })
+    }
+
+    /// Number of unfinished accesses of a QP.
+    pub(super) fn unfinished(&self, queue_pair: Qpn) -> usize {
+        self.open.iter().filter(|open| open.by.queue_pair == queue_pair).count()
+    }
+
     /// When the next access finishes.
     pub(in crate::rdma) fn next_finish(&self) -> Option<Instant> {
         self.open.iter().map(|open| open.due).min()
@@ -63,11 +118,25 @@ impl Slow {
         let (index, _) = due.min_by_key(|(_, open)| (open.due, open.token.0))?;
         let Open { by, token, access, .. } = self.open.swap_remove(index);
         let queue_pair = by.queue_pair;
-        let read = |payload: Option<Vec<u8>>| {
+        let kind = match &access {
+            Access::ReadLocal(_) => FailureKind::ReadLocal,
+            Access::ReadRemote(_) => FailureKind::ReadRemote,
+            Access::Local(..) => FailureKind::WriteLocal,
+            Access::Remote(..) | Access::Atomic(..) => FailureKind::WriteRemote,
+        };
+        let fails = self.fails && self.random.as_mut().is_some_and(|random| random.below(200) == 0);
+        let failed = &mut self.failed;
+        let mut fail = || failed.push(Failure { queue_pair, token, kind });
+        let mut read = |payload: Option<Vec<u8>>| {
+            if payload.is_none() {
+                fail();
+            }
             let payload = payload.map(Staged::new);
             Some(Ended::Read(PayloadRead { queue_pair, token, payload }))
         };
         let result = match access {
+            Access::ReadLocal(_) | Access::ReadRemote(_) if fails => return read(None),
+            _ if fails => Err(Denied::Key),
             Access::ReadLocal(sges) => {
                 let mut payload = Vec::new();
                 let result = sges.iter().try_for_each(|sge| {
@@ -92,6 +161,9 @@ impl Slow {
                 registry.atomic(by, range, operation).map(Outcome::Executed)
             }
         };
+        if result.is_err() {
+            fail();
+        }
         let outcome = result.unwrap_or(Outcome::Failed);
         Some(Ended::Access(Finished { queue_pair, token, outcome }))
     }
