@@ -8,6 +8,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_memory::Registry;
+use ferroce_proto::memory::Memory;
 use ferroce_sys::clock;
 
 use super::adapter::{Adapter, now};
@@ -19,6 +21,9 @@ thread_local! {
     /// This thread is making a pass.
     pub(super) static IN_PASS: Cell<bool> = const { Cell::new(false) };
 }
+
+// Memory that takes time has to be waited for before a QP is destroyed or reset: see `Endpoint::unfinished`.
+const _: () = assert!(!<&Registry as Memory>::CAN_PEND);
 
 impl Adapter {
     /// Waits for the end of the current pass. Returns `None` where that would deadlock: within a pass, and in a forked
@@ -55,7 +60,10 @@ impl Adapter {
             pass.hand_over();
             std::thread::yield_now();
         }
-        core.inner.lock().destroyed = true;
+        let mut inner = core.inner.lock();
+        debug_assert_eq!(inner.endpoint.unfinished(), 0, "its memory is still accessed");
+        inner.destroyed = true;
+        drop(inner);
         if IN_PASS.get() {
             // Its credit is returned in what would be its next turn.
             self.posted.push(core, core.marks.queued());

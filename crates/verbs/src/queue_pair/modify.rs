@@ -44,6 +44,7 @@ impl QueuePair {
             let mut inner = core.inner.lock();
             let state = inner.endpoint.modify(change)?;
             if state == State::Reset {
+                debug_assert_eq!(inner.endpoint.unfinished(), 0, "its memory is still accessed");
                 (inner.route, inner.receiver, inner.ring) = (None, None, None);
                 // IBA 10.3.1.1: RESET discards the work requests and completions.
                 core.sends.forget(core.number);
