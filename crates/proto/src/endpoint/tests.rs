@@ -383,6 +383,30 @@ fn err_flushes_and_reset_discards() {
     assert_eq!(sides[0].sent[0].status, Status::Success);
 }
 
+/// A datagram needs an address, and the requests of other services must have none.
+#[test]
+fn requests_of_another_service_are_refused() {
+    for service in SENDING {
+        let mut side = side(service, 1, false);
+        side.bring(State::ReadyToSend, 2);
+        let datagrams = side.endpoint.datagram().is_some();
+        assert_eq!(datagrams, service == ServiceType::UnreliableDatagram);
+        let posted = match datagrams {
+            true => side.endpoint.post_send(send(1, 10)),
+            false => side.endpoint.post_datagram(ud::SendRequest {
+                id: WorkId(1),
+                address: AddressHandle::default(),
+                immediate: None,
+                data: Data::NONE,
+                signaled: true,
+                solicited: false,
+            }),
+        };
+        assert_eq!(posted, Err(PostError::Address), "{service:?}");
+        assert_eq!(side.endpoint.send_queue_len(), 0);
+    }
+}
+
 /// ERR flushes what is posted (IBA 10.3.1.7), whatever the state before it; other states without a peer refuse it.
 #[test]
 fn a_queue_pair_that_was_never_connected_flushes_in_err() {

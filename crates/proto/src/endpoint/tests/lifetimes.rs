@@ -1,20 +1,26 @@
 //! Random lives of two QPs: requests, lost packets, memory that takes time or is not readable, errors, drained send queues and
-//! resets, in any order. Every request completes once, and nothing of a QP is accessed after it has no unfinished accesses.
+//! resets, in any order. Every request completes once, nothing of a QP is accessed after it has no unfinished accesses, and
+//! what a QP says of itself is true: whether it has a packet, to whom, of which request, and whether it fits into the budget.
 
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
+use std::vec;
 use std::vec::Vec;
 
+use ferroce_wire::ip::Ecn;
 use ferroce_wire::number::{RKey, VirtualAddress};
 use ferroce_wire::opcode::Opcode;
+use ferroce_wire::packet::Packet;
 
 use super::finish::finish_at;
 use super::{SENDING, SRQ, Side, post, side};
-use crate::endpoint::Event;
+use crate::endpoint::{Budget, Event, InFlight, Pending};
 use crate::qp::{QueuePairAttributes, ServiceType, State};
+use crate::rc::Message;
 use crate::receive::ReceiveQueue;
 use crate::testing::{BASE, KEY, Random, sge};
 use crate::time::Instant;
+use crate::transmit::EncodeError;
 use crate::work::{Data, Operation, RemoteAddress, SendRequest, SgList, WorkId};
 
 struct Life {
@@ -31,6 +37,8 @@ struct Lives {
     sides: [Life; 2],
     now: Instant,
     next_id: u64,
+    /// No packet is lost, and messages take the fast paths where they can.
+    lossless: bool,
     /// How many receives completed before the end.
     received: usize,
 }
@@ -53,7 +61,8 @@ impl Lives {
             let (sends, receives) = (BTreeSet::new(), BTreeSet::new());
             Life { side, shared, arriving: VecDeque::new(), sends, receives }
         });
-        Self { random, sides, now: Instant::ZERO, next_id: 0, received: 0 }
+        let lossless = random.chance(500);
+        Self { random, sides, now: Instant::ZERO, next_id: 0, lossless, received: 0 }
     }
 
     /// Resets both, and brings them up as far as it goes.
@@ -77,6 +86,7 @@ impl Lives {
                 _ => State::ReadyToSend,
             };
             life.side.bring(to, 2 - at as u32);
+            life.prepare(self.lossless);
         }
     }
 
@@ -137,6 +147,30 @@ impl Lives {
             _ => return,
         };
         endpoint.modify(&QueuePairAttributes { state: Some(to), ..Default::default() }).unwrap();
+        self.sides[at].prepare(self.lossless);
+    }
+
+    /// Sends up to eight packets.
+    fn send(&mut self, at: usize) {
+        for _ in 0..1 + self.random.below(8) {
+            let random = &mut self.random;
+            let limit = if random.chance(500) { usize::MAX } else { random.below(2000) as usize };
+            let Some(bytes) = self.sides[at].poll(self.now, limit) else { return };
+            if self.lossless || !random.chance(20) {
+                self.sides[1 - at].arriving.push_back(bytes);
+            }
+        }
+    }
+
+    /// Tells a side what the links know.
+    fn report(&mut self, at: usize) {
+        let endpoint = &mut self.sides[at].side.endpoint;
+        match self.random.below(4) {
+            0 => endpoint.handle_delay(self.now),
+            1 => endpoint.handle_link_down(self.now),
+            2 => endpoint.handle_unreachable(self.now, endpoint.progress().send_psn),
+            _ => endpoint.set_established(),
+        }
     }
 
     fn finish(&mut self, at: usize) {
@@ -153,6 +187,7 @@ impl Lives {
             0 if self.random.chance(300) => return self.connect(),
             0..3 => self.modify(at),
             3 => self.sides[at].side.memory.valid = self.random.chance(950),
+            4 if self.random.chance(300) => self.report(at),
             4 => {
                 self.now = self.now + Duration::from_micros(self.random.below(2000));
                 self.sides[at].side.endpoint.handle_timeout(self.now);
@@ -160,18 +195,8 @@ impl Lives {
             5..20 => self.post_send(at),
             20..40 => self.post_receive(at),
             40..60 => self.finish(at),
-            60..80 => {
-                let packets = self.sides[at].side.poll(self.now);
-                let random = &mut self.random;
-                let kept = packets.into_iter().filter(|_| !random.chance(20));
-                self.sides[1 - at].arriving.extend(kept);
-            }
-            _ => {
-                let life = &mut self.sides[at];
-                if let Some(bytes) = life.arriving.pop_front() {
-                    life.side.handle(&bytes, self.now);
-                }
-            }
+            60..80 => self.send(at),
+            _ => self.sides[at].receive(self.now, self.lossless),
         }
         self.sides.iter_mut().for_each(|life| self.received += life.check());
     }
@@ -202,6 +227,106 @@ impl Lives {
 }
 
 impl Life {
+    /// Says what link it has, after each change of state.
+    fn prepare(&mut self, lossless: bool) {
+        let endpoint = &mut self.side.endpoint;
+        endpoint.set_lossless(lossless);
+        endpoint.set_max_run(1);
+        let service = endpoint.settings().service;
+        let connected = !matches!(endpoint.state(), State::Reset | State::Init)
+            && service != ServiceType::UnreliableDatagram;
+        assert_eq!(endpoint.path_mtu(), if connected { 256 } else { 0 });
+        // Only these slow down when the network marks packets.
+        let reliable =
+            !matches!(service, ServiceType::UnreliableConnection | ServiceType::UnreliableDatagram);
+        assert_eq!(endpoint.ecn(), if reliable { Ecn::CAPABLE_0 } else { Ecn::NOT_CAPABLE });
+    }
+
+    /// The next packet, of which the request costs no more than `limit`.
+    fn poll(&mut self, now: Instant, limit: usize) -> Option<Vec<u8>> {
+        let Side { endpoint, memory, .. } = &mut self.side;
+        let (pending, next) = (endpoint.pending(), endpoint.next_unacknowledged());
+        // A larger budget, or a timer.
+        let awaited = endpoint.is_blocked_by_budget()
+            || endpoint.poll_timeout().is_some_and(|time| time <= now);
+        let mut bytes = vec![0; 2048];
+        let ack = if pending == Pending::Ack { endpoint.take_ack() } else { None };
+        if let Some((ack, aeth)) = ack {
+            bytes[..12].copy_from_slice(&ack.to_bytes());
+            bytes[12..16].copy_from_slice(&aeth.to_bytes());
+            bytes.truncate(20);
+            return Some(bytes);
+        }
+        if limit == usize::MAX {
+            if let Some(whole) = endpoint.take_whole(now, memory) {
+                let (psn, length) = (whole.bth.psn, whole.headers_len() + whole.length);
+                let end = length + usize::from(whole.bth.pad);
+                let payload = &mut whole.encode_headers(&mut bytes).unwrap()[..whole.length];
+                if whole.read(memory, payload).is_err() {
+                    endpoint.handle_denied(psn, true, crate::testing::DENIED);
+                    return None;
+                }
+                bytes.truncate(end + 4);
+                return Some(bytes);
+            }
+        }
+        let mut budget = Budget { peer: limit, own: limit };
+        let Some(outgoing) = endpoint.poll_transmit(now, &mut budget, memory) else {
+            let over = endpoint.over_budget();
+            assert_eq!(endpoint.is_blocked_by_budget(), over.is_some());
+            if let Some(cost) = over {
+                // This much lets it go.
+                let mut budget = Budget { peer: cost.peer, own: cost.own };
+                assert!(endpoint.poll_transmit(now, &mut budget, memory).is_some());
+                self.arriving.clear(); // The packet is lost, and so may be others.
+            }
+            return None;
+        };
+        let (route, transmit) = (outgoing.route, outgoing.transmit);
+        let info = transmit.bth.opcode.info().unwrap();
+        assert!(pending != Pending::Nothing || awaited, "{:?}", transmit.bth);
+        if let Some((destination, to)) = next {
+            assert_eq!((destination, to), (transmit.bth.destination, route));
+        }
+        let encoded = transmit.encode(memory, &mut bytes);
+        let bth = transmit.bth;
+        if info.request {
+            let work = endpoint.work_of(&bth).expect("a request");
+            assert!(self.sends.contains(&work.0), "{work:?} has completed or was never posted");
+        }
+        let acknowledged = endpoint.has_unacknowledged();
+        assert!(next.is_none() || !acknowledged && endpoint.in_flight() == InFlight::NONE);
+        match encoded {
+            Ok(length) => bytes.truncate(length + 4),
+            Err(error) => {
+                let local = matches!(error, EncodeError::Local(_));
+                endpoint.handle_denied(bth.psn, local, crate::testing::DENIED);
+                return None;
+            }
+        }
+        Some(bytes)
+    }
+
+    /// Handles the next packet; with `fast`, by a fast path if it can.
+    fn receive(&mut self, now: Instant, fast: bool) {
+        let Some(bytes) = self.arriving.pop_front() else { return };
+        let Side { endpoint, memory, receives, .. } = &mut self.side;
+        let packet = Packet::parse(&bytes).unwrap();
+        let (bth, extensions) = (&packet.bth, &packet.extensions);
+        if fast {
+            let message = Message { bth, reth: extensions.reth.as_ref(), payload: packet.payload };
+            if endpoint.handle_message(&message, 1, Some(receives), memory) {
+                return;
+            }
+            if let (Opcode::RC_ACKNOWLEDGE, Some(aeth)) = (bth.opcode, extensions.aeth) {
+                if endpoint.handle_ack(now, bth.psn, aeth, memory) {
+                    return;
+                }
+            }
+        }
+        self.side.handle(&bytes, now);
+    }
+
     /// Takes the completions, of which each is the only one of its request. Returns how many are of receives.
     fn check(&mut self) -> usize {
         let Side { endpoint, memory, sent, received, events, .. } = &mut self.side;
@@ -210,6 +335,14 @@ impl Life {
         received.extend(core::iter::from_fn(|| endpoint.poll_receive_completion()));
         events.extend(core::iter::from_fn(|| endpoint.poll_event()));
         assert!(self.shared || !events.contains(&Event::LastReceiveReached));
+        assert_eq!(endpoint.progress().send_queue, endpoint.send_queue_len());
+        assert!(!endpoint.has_only_send_completions(), "all are taken");
+        assert!(!endpoint.awaits_ack() || endpoint.has_unacknowledged());
+        let failed = matches!(endpoint.state(), State::SendQueueError | State::Error);
+        assert!(failed || !endpoint.has_failed());
+        endpoint.take_counters();
+        endpoint.move_reasons_to(&mut Vec::new());
+        assert!(!endpoint.has_counters());
         let count = received.len();
         sent.drain(..).for_each(|one| assert!(self.sends.remove(&one.id.0), "{one:?}"));
         received.drain(..).for_each(|one| assert!(self.receives.remove(&one.id.0), "{one:?}"));
