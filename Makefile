@@ -57,7 +57,7 @@ microbench: ## run the benchmarks of single functions (BENCH=name for some of th
 instructions: ## count the instructions of the data path with valgrind, against tests/instructions/counts.json (WRITE=1 writes it)
 	@scripts/instructions $(if $(WRITE),--write)
 
-coverage: ## line coverage of the protocol core
+coverage: ## line coverage of the protocol core and the device core
 	@scripts/coverage
 
 interop: ## tests against the kernel's rdma_rxe, in virtual machines
