@@ -114,6 +114,12 @@ impl Regions {
         self.slow.begun
     }
 
+    /// How many of these read the payload of a request.
+    #[cfg(test)]
+    pub(super) fn payloads_begun(&self) -> u64 {
+        self.slow.payloads
+    }
+
     /// When the next access finishes.
     pub(super) fn next_finish(&self) -> Option<Instant> {
         self.slow.next_finish()

@@ -27,6 +27,9 @@ pub(in crate::rdma) struct Slow {
     failed: Vec<Failure>,
     /// How many have begun.
     pub(super) begun: u64,
+    /// How many of these read the payload of a request.
+    #[cfg(test)]
+    pub(super) payloads: u64,
     open: Vec<Open>,
 }
 
@@ -259,6 +262,10 @@ impl Memory for HostMemory<'_> {
         }
         let sges: Vec<_> = sg_list.range(offset, length.into()).collect();
         sges.iter().try_for_each(|sge| self.registry.check_local(by.pd, *sge, false))?;
+        #[cfg(test)]
+        {
+            self.slow.payloads += 1;
+        }
         Ok(self.begin(by, Access::ReadLocal(sges)))
     }
 
