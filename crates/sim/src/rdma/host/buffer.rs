@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ferroce_proto::congestion::cost;
 use ferroce_wire::ethernet::Ethernet;
 use ferroce_wire::ip::{Ipv4, Udp};
-use ferroce_wire::opcode::{Opcode, Transport};
+use ferroce_wire::opcode::{Opcode, Operation, Transport};
 use ferroce_wire::packet::ICRC_LEN;
 use ferroce_wire::transport::Bth;
 
@@ -36,8 +36,9 @@ impl ReceiveBuffer {
             info.transport,
             Transport::ReliableConnection | Transport::ExtendedReliableConnection
         );
-        // ACKs, NAKs and atomic responses need no credit.
-        if acknowledged && (info.request || info.payload) {
+        // ACKs, NAKs, atomic responses and READ requests need no credit.
+        let needs_credit = info.payload || info.request && info.operation != Operation::ReadRequest;
+        if acknowledged && needs_credit {
             self.credited += cost(packet.saturating_sub(info.extensions_len), 1);
             self.peak = self.peak.max(self.credited);
         }
