@@ -63,7 +63,7 @@ impl Marks {
     }
 
     /// Whether the QP waits for credit, or for room in a transmit queue.
-    pub(crate) fn waits(&self) -> bool {
+    pub fn waits(&self) -> bool {
         self.credit.is_waiting() || self.room.get() != 0
     }
 

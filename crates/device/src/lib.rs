@@ -14,10 +14,18 @@ extern crate alloc;
 extern crate std;
 
 pub mod credit;
+mod device;
 mod handle;
+mod host;
+mod link;
+mod queue_pair;
 mod receiver;
 pub mod schedule;
 #[cfg(test)]
 mod testing;
 
+pub use device::{Device, TURN, TurnEnd};
 pub use handle::{Handle, Marks, Membership, Schedulable};
+pub use host::{Host, Loss, Published};
+pub use link::{Committed, Link, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
+pub use queue_pair::{Object, QueuePair, State};

@@ -138,10 +138,6 @@ pub(crate) mod rx {
 
 /// Sending through sockets.
 pub(crate) mod tx {
-    /// The maximum number of packets a QP sends before the next QP gets its turn, of any kind. The flow control gives a QP
-    /// fewer requests where others wait.
-    pub(crate) const TURN: usize = 128;
-
     /// The maximum number of bytes in flight to one peer.
     pub(crate) const MAX_IN_FLIGHT: usize = 4 << 20;
 

@@ -7,22 +7,21 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ferroce_device::credit::Credit;
-use ferroce_device::schedule::Schedule;
+use ferroce_device::{Device, TurnEnd};
 use ferroce_proto::reason::Reason;
-use ferroce_proto::time::{Instant, earliest};
+use ferroce_proto::time::Instant;
 use ferroce_sync::{Guard, MutexGuard, NEVER, Requests};
 use ferroce_sys::Uncancellable;
 use ferroce_sys::clock::{self, FastClock};
 
 use super::adapter::{self, Adapter, now};
 use super::destroy::IN_PASS;
-use super::link::{Route, receive_share};
+use super::link::receive_share;
 use super::port::Port;
-use super::queue_pair::{Core, Inner, Loss};
+use super::queue_pair::{Core, Inner};
 use super::rings::RingState;
 use super::rx::Rx;
-use super::tx::{TurnEnd, TxBatch};
+use super::tx::TxBatch;
 use crate::drive::{Deferral, Links};
 use crate::event::EventKind;
 use crate::faults::Faults;
@@ -45,8 +44,7 @@ pub(super) const TX: Requests = Requests::bit(3);
 pub(crate) struct Driver {
     pub(super) rx: Rx,
     pub(super) tx: TxBatch,
-    pub(super) schedule: Schedule<Arc<Core>>,
-    pub(super) credit: Credit<Arc<Core>, Route>,
+    pub(super) device: Device<Adapter>,
     pub(super) rings: RingState,
     deferral: Deferral,
     pub(super) clock: FastClock,
@@ -61,8 +59,7 @@ impl Driver {
         Self {
             rx: Rx::new(&port.links, faults),
             tx: TxBatch::new(),
-            schedule: Schedule::default(),
-            credit: Credit::new(receive_share(&port.links), port.slot()),
+            device: Device::new(receive_share(&port.links), port.slot()),
             rings: RingState::new(),
             deferral: Deferral::default(),
             clock: FastClock::new(),
@@ -71,14 +68,9 @@ impl Driver {
         }
     }
 
-    #[inline]
-    fn next_timer(&self) -> Option<Instant> {
-        earliest(self.schedule.next_timer(), self.credit.next_timer())
-    }
-
     /// Whether unblocked packets are left to send.
     fn has_backlog(&self) -> bool {
-        self.schedule.has_ready() && self.tx.blocked_route().is_none()
+        self.device.schedule.has_ready() && self.tx.blocked_route().is_none()
     }
 
     /// The current time on the clock of the transports.
@@ -91,7 +83,7 @@ impl Driver {
     /// send.
     #[inline]
     fn may_transmit(&self, adapter: &Adapter) -> bool {
-        self.schedule.has_ready()
+        self.device.schedule.has_ready()
             || adapter.posted.has_some()
             || self.tx.is_in_use()
             || adapter.outbox.queued() != self.tx.taken()
@@ -99,25 +91,18 @@ impl Driver {
 
     /// Called when the program makes a call.
     fn called(&mut self) {
-        if self.schedule.owes_acks() {
+        if self.device.schedule.owes_acks() {
             self.deferral.in_time();
         }
-    }
-
-    /// Panics if the device core contradicts itself. To be called between passes.
-    fn check_invariants(&self) {
-        self.schedule.check_invariants();
-        self.credit.check_invariants();
     }
 
     /// Removes a destroyed QP.
     pub(super) fn forget(&mut self, adapter: &Adapter, core: &Arc<Core>) {
         let mut inner = core.inner.lock();
-        inner.destroyed = true;
         inner.peer_info = None;
         self.rings.forget(core);
         self.tx.discard(adapter, core.number);
-        self.credit.leave(core, &mut inner.membership, &mut self.schedule);
+        self.device.forget(core, &mut inner);
     }
 
     /// Receives, runs timers and transmits. Returns whether anything was received or sent, so that there may be more.
@@ -125,7 +110,7 @@ impl Driver {
     /// With `defer`, ACKs of packets that completed something are deferred: the program is waiting for the completion,
     /// and its next post or poll sends them.
     fn pass(&mut self, adapter: &Adapter, links: Links, defer: bool) -> bool {
-        self.schedule.release_owed();
+        self.device.schedule.release_owed();
         self.rx.completed = false;
         self.rx.now = None;
         let mut received = self.receive_all(adapter, links);
@@ -138,7 +123,7 @@ impl Driver {
             Some(now) => now,
             None => self.read_clock(),
         };
-        if self.next_timer().is_some_and(|time| time <= now) {
+        if self.device.next_timer().is_some_and(|time| time <= now) {
             let _guard = Uncancellable::new();
             // This thread may be late: the response may already be in the socket buffer.
             self.receive_forwarded(adapter);
@@ -150,11 +135,11 @@ impl Driver {
             }
             now = self.read_clock();
             // Polling threads run timers as well: the device thread might never acquire the device between two polls.
-            self.run_timers(adapter, now);
+            self.rx.completed |= self.device.run_timers(adapter, now);
         }
         let defer = defer && self.deferral.allows();
         if !(defer && self.rx.completed) {
-            self.schedule.release_owed();
+            self.device.schedule.release_owed();
             if self.rx.completed {
                 self.deferral.sent_at_once();
             }
@@ -162,61 +147,6 @@ impl Driver {
         self.now = now;
         let sent = self.may_transmit(adapter) && self.transmit_all(adapter, now, PACKETS_PER_PASS);
         received || sent
-    }
-
-    /// Sets the timer of a QP to that of its transport.
-    #[inline]
-    pub(super) fn set_timer(&mut self, core: &Arc<Core>, inner: &mut Inner) {
-        self.schedule.set_timer(core, &mut inner.membership, inner.endpoint.poll_timeout());
-    }
-
-    fn run_timers(&mut self, adapter: &Adapter, now: Instant) {
-        self.expire_probes(adapter, now);
-        while let Some((time, number)) = self.schedule.pop_timer(now) {
-            let Some(core) = adapter.tables.queue_pair(number) else { continue };
-            let mut inner = core.inner.lock();
-            // Another entry had an earlier time and was handled.
-            if inner.destroyed || !inner.membership.take_timer(time) {
-                continue;
-            }
-            if inner.endpoint.poll_timeout().is_some_and(|due| due <= now) {
-                if inner.ring.as_ref().is_some_and(|route| route.is_unread()) {
-                    inner.endpoint.handle_delay(now);
-                }
-                inner.endpoint.handle_timeout(now);
-                let published = core.publish_completions(&mut inner, adapter, now);
-                self.rx.completed |= published.some;
-                self.update(&core, &mut inner, published.lost);
-                // Its next timer is set after it has transmitted; until then `poll_timeout` may return the expired one.
-                self.schedule.push(Arc::clone(&core));
-                continue;
-            }
-            if inner.datagrams.is_some() {
-                // A datagram has waited for space in a ring.
-                self.schedule.push(Arc::clone(&core));
-            }
-            self.set_timer(&core, &mut inner);
-        }
-    }
-
-    /// Updates the flow control of a QP, and queues the QPs that wait for the credit it returned.
-    pub(super) fn update(&mut self, core: &Arc<Core>, inner: &mut Inner, lost: Loss) {
-        // Packets in a ring take no space in a socket buffer.
-        if inner.ring.is_some() {
-            return;
-        }
-        let Self { credit, schedule, .. } = self;
-        let in_flight = inner.endpoint.in_flight();
-        credit.update(core, &mut inner.membership, in_flight, schedule);
-        if lost.requests || lost.responses {
-            tracing::trace!(qpn = core.number.0, ?lost, "packets lost");
-            if lost.requests {
-                credit.on_loss(&inner.membership, false);
-            }
-            if lost.responses {
-                credit.on_loss(&inner.membership, true);
-            }
-        }
     }
 }
 
@@ -247,14 +177,14 @@ impl<'a> Pass<'a> {
     fn publish(&self) {
         let driver: &Driver = self;
         debug_assert!({
-            driver.check_invariants();
+            driver.device.check_invariants();
             true
         });
         let signals = &self.adapter.signals;
         let blocked = driver.tx.blocked_route();
         signals.set_blocked(blocked.map(|route| (route.link, route.sender)));
-        signals.set_owes_acks(driver.schedule.owes_acks());
-        signals.set_timer(driver.next_timer().map_or(NEVER, Instant::as_nanos));
+        signals.set_owes_acks(driver.device.schedule.owes_acks());
+        signals.set_timer(driver.device.next_timer().map_or(NEVER, Instant::as_nanos));
         if let Some(tap) = self.adapter.tap() {
             self.adapter.counters.capture_drops().store(tap.dropped(), Ordering::Relaxed);
         }
@@ -355,7 +285,7 @@ impl Adapter {
         // Usually the device is free, and the queue that other threads use is not needed.
         if let Some(guard) = self.driver.try_own() {
             let mut pass = Pass::new(self, guard);
-            pass.schedule.push(Arc::clone(core));
+            pass.device.schedule.push(Arc::clone(core));
             self.transmit(pass, now());
         } else {
             self.posted.push(core, core.marks.queued());
@@ -366,21 +296,22 @@ impl Adapter {
     /// As [`Adapter::kick`], for a QP that was just posted to and is still locked. A QP that sends through a ring
     /// transmits at once, unless other QPs are queued.
     pub(crate) fn kick_locked(&self, core: &Arc<Core>, mut inner: MutexGuard<'_, Inner>) {
-        let guard = inner.ring.is_some().then(|| self.driver.try_own()).flatten();
+        let guard = inner.queue.is_some().then(|| self.driver.try_own()).flatten();
         let Some(guard) = guard else {
             drop(inner);
             return self.kick(core);
         };
         let mut pass = Pass::new(self, guard);
         let now = pass.read_clock();
-        let end = if pass.schedule.has_ready() {
+        let end = if pass.device.schedule.has_ready() {
             TurnEnd::Over
         } else {
-            pass.turn(self, core, &mut inner, now).1
+            let Driver { device, tx, .. } = &mut *pass;
+            device.turn(tx, self, core, &mut inner, now).1
         };
         drop(inner);
         if end != TurnEnd::Done {
-            pass.schedule.push(Arc::clone(core));
+            pass.device.schedule.push(Arc::clone(core));
         }
         self.transmit(pass, now);
     }
@@ -404,9 +335,9 @@ impl Adapter {
         pass.called();
         let mut left = Requests::NONE;
         for _ in 0..ROUNDS_PER_POST {
-            pass.schedule.take_posted(&self.posted);
+            pass.device.schedule.take_posted(&self.posted);
             // ACKs follow the data, in the same system call.
-            pass.schedule.release_owed();
+            pass.device.schedule.release_owed();
             if pass.may_transmit(self) {
                 pass.transmit_all(self, now, PACKETS_PER_POST);
             }
@@ -497,7 +428,7 @@ impl Adapter {
         let mut pass = Pass::new(self, self.driver.own_or_request(requests)?);
         #[cfg(test)]
         assert!(!self.panics.load(Ordering::Relaxed), "panic requested by a test");
-        if pass.schedule.owes_acks() {
+        if pass.device.schedule.owes_acks() {
             pass.deferral.late();
         }
         let mut ran = Ran::default();
@@ -539,7 +470,7 @@ impl Driver {
         if requests.intersects(RX.and(TIMERS).and(MAILBOX)) {
             self.pass(adapter, Links::All, false);
         } else {
-            self.schedule.release_owed();
+            self.device.schedule.release_owed();
             self.transmit_all(adapter, now(), PACKETS_PER_PASS);
         }
     }

@@ -12,9 +12,10 @@
 //! | `tables` | its QPs and SRQs by number |
 //! | `numbers` | QPN allocation |
 //! | `queue_pair` | a QP as the engine sees it; publishes its completions |
+//! | `host` | what the device core needs: memory, QPs, routes, rings |
 //! | `driver` | what drives the device: passes, and which thread makes them |
 //! | `rx` | a packet's way in: ICRC, demultiplexing, delivery |
-//! | `tx` | a packet's way out: turns, batches, system calls |
+//! | `tx` | a packet's way out: batches, system calls |
 //! | `probes` | probes of UC and UD to local receivers, for the flow control |
 //! | `rings` | packets between processes of one user, through shared memory |
 //! | `outbox` | packets that belong to no QP |
@@ -38,6 +39,7 @@ mod destroy;
 mod driver;
 mod forwarding;
 mod groups;
+mod host;
 mod hw_counters;
 mod link;
 mod mad;

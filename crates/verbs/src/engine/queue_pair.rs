@@ -1,13 +1,14 @@
 //! A QP as the engine sees it.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferroce_device::credit::Receiver;
-use ferroce_device::{Marks, Membership, Schedulable};
-use ferroce_proto::doorbell::{Doorbell, Ring};
+use ferroce_device::{Loss, Marks, Object, Published, QueuePair, Schedulable, State};
+use ferroce_proto::doorbell::Ring;
 use ferroce_proto::endpoint::{Endpoint, Event};
-use ferroce_proto::qp::State;
+use ferroce_proto::qp;
 use ferroce_proto::reason::Reason;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
@@ -46,31 +47,18 @@ pub(crate) struct RecvQueue {
 /// The state that changes with each packet.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub(crate) endpoint: Endpoint<Route>,
-    /// The route to the connected peer.
-    pub(crate) route: Option<Route>,
-    /// Its packets go through shared memory.
-    pub(crate) ring: Option<Box<RingRoute>>,
+    /// What the device core knows of it. Its transmit queues are rings.
+    pub(crate) queue_pair: QueuePair<Route, Box<RingRoute>>,
     /// The metadata of packets that come from its peer through a ring, once one was accepted.
     pub(crate) peer_info: Option<[u8; record_header::LENGTH]>,
-    /// The receiver of its last datagram that went through shared memory.
-    pub(crate) datagrams: Option<(Receiver, RingRoute)>,
-    /// What the device core remembers about it: its timer and credit.
-    pub(crate) membership: Membership,
     /// When the peer's last packet arrived.
     pub(crate) heard: Option<Instant>,
-    /// The process that its packets go to, for the flow control.
-    pub(crate) receiver: Option<Receiver>,
     /// What it publishes.
     pub(crate) stats: QpStats,
-    /// Requests that were posted and left for the next pass.
-    pub(crate) doorbell: Doorbell,
     /// The number of the [`Reason`] of the error that ended it; 0 if none did.
     pub(crate) ended_by: u16,
     /// The captured packet that is being handled, if it may be refused.
     pub(crate) captured: Option<Bth>,
-    /// It was destroyed. Queues of the engine may still contain it and must skip it.
-    pub(crate) destroyed: bool,
 }
 
 #[derive(Debug)]
@@ -86,41 +74,52 @@ pub(crate) struct Core {
     pub(crate) marks: Marks,
 }
 
-/// What a QP published.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Published {
-    /// At least one completion.
-    pub(super) some: bool,
-    /// It lost packets since the last time.
-    pub(super) lost: Loss,
-}
+impl Deref for Inner {
+    type Target = QueuePair<Route, Box<RingRoute>>;
 
-impl Published {
-    /// Adds what was published later.
-    pub(super) fn add(&mut self, later: Self) {
-        self.some |= later.some;
-        self.lost.requests |= later.lost.requests;
-        self.lost.responses |= later.lost.responses;
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.queue_pair
     }
 }
 
-/// Packets that a QP has found to be lost.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Loss {
-    pub(super) requests: bool,
-    pub(super) responses: bool,
+impl DerefMut for Inner {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.queue_pair
+    }
+}
+
+impl State for Inner {
+    type Route = Route;
+    type Queue = Box<RingRoute>;
+
+    #[inline]
+    fn queue_pair(&mut self) -> &mut QueuePair<Route, Box<RingRoute>> {
+        &mut self.queue_pair
+    }
+}
+
+impl Object for Core {
+    type State = Inner;
+
+    #[inline]
+    fn state(&self) -> &Mutex<Inner> {
+        &self.inner
+    }
 }
 
 impl Inner {
     /// Whether `count` requests of `bytes` bytes that were just posted may leave with later ones, in one system call.
     pub(crate) fn holds(&mut self, count: usize, bytes: u64) -> bool {
-        self.doorbell.post(count, bytes, self.endpoint.has_unacknowledged()) == Ring::Later
+        let unacknowledged = self.endpoint.has_unacknowledged();
+        self.doorbell.post(count, bytes, unacknowledged) == Ring::Later
     }
 
     /// Sets the route to the connected peer.
     pub(crate) fn set_route(&mut self, route: Route, peer: Qpn, ring: Option<RingRoute>) {
         self.route = Some(route);
-        self.ring = ring.map(Box::new);
+        self.queue = ring.map(Box::new);
         self.peer_info = None;
         self.receiver = Some(Receiver::new(route.destination.ip(), peer));
     }
@@ -144,7 +143,7 @@ impl Core {
             let reason = self.overrun(inner, adapter, overrun, now, &mut published);
             self.report(inner, adapter, &[reason]);
         }
-        inner.stats.publish(&inner.endpoint, now);
+        inner.stats.publish(&inner.queue_pair.endpoint, now);
         if let Some(number) = self.receives.number {
             if self.receives.queue.lock().poll_limit() {
                 self.receives.events.raise(AsyncEvent::limit_reached(number));
@@ -163,7 +162,7 @@ impl Core {
         now: Instant,
         published: &mut Published,
     ) {
-        let endpoint = &mut inner.endpoint;
+        let endpoint = &mut inner.queue_pair.endpoint;
         let counted = endpoint.take_counters();
         adapter.counters.add(&counted);
         inner.stats.count(&counted);
@@ -227,7 +226,7 @@ impl Core {
         now: Instant,
         published: &mut Published,
     ) -> Option<cq::Overrun> {
-        let Inner { endpoint, stats, ended_by, .. } = inner;
+        let Inner { queue_pair: QueuePair { endpoint, .. }, stats, ended_by, .. } = inner;
         let mut lost = None;
         while let Some(mut one) = endpoint.poll_send_completion() {
             published.some = true;
@@ -249,7 +248,7 @@ impl Core {
         while let Some(event) = endpoint.poll_event() {
             self.raise(event);
         }
-        if endpoint.state() == State::Error {
+        if endpoint.state() == qp::State::Error {
             lost = lost.or(self.flush_receives(inner, now));
         }
         lost
@@ -258,7 +257,7 @@ impl Core {
     /// IBA 10.3.1.7: requests in its own RQ are flushed.
     #[cold]
     fn flush_receives(&self, inner: &mut Inner, now: Instant) -> Option<cq::Overrun> {
-        let Inner { endpoint, stats, ended_by, .. } = inner;
+        let Inner { queue_pair: QueuePair { endpoint, .. }, stats, ended_by, .. } = inner;
         let mut lost = None;
         while let Some(mut one) = endpoint.flush_receive(&mut self.receives.queue.lock()) {
             debug_assert!(
@@ -287,7 +286,7 @@ impl Core {
     /// Reports why something was refused, dropped or ended. A reason that ended the QP is always remembered.
     #[cold]
     fn report(&self, inner: &Inner, adapter: &Adapter, reasons: &[Reason]) {
-        let ended = matches!(inner.endpoint.state(), State::Error | State::SendQueueError);
+        let ended = matches!(inner.endpoint.state(), qp::State::Error | qp::State::SendQueueError);
         for (index, reason) in reasons.iter().enumerate() {
             let ends = ended && index + 1 == reasons.len();
             let text = report::report(adapter.device.name(), Some(self.number), reason, ends);

@@ -263,7 +263,7 @@ impl Driver {
                     // faults lose the origin of a packet.
                     (Some(_), Some(inner))
                         if packet.bth.opcode == Opcode::CNP
-                            && inner.ring.is_some()
+                            && inner.queue.is_some()
                             && self.rx.failing.is_none() => {}
                     (Some(core), Some(inner)) => {
                         adapter.deliver(core, inner, &received);
@@ -292,11 +292,7 @@ impl Driver {
         inner: &mut Inner,
         now: Instant,
     ) {
-        let published = core.publish_completions(inner, adapter, now);
-        self.rx.completed |= published.some;
-        self.update(core, inner, published.lost);
-        self.schedule.received(core, inner.endpoint.pending());
-        self.set_timer(core, inner);
+        self.rx.completed |= self.device.received(adapter, core, inner, now);
     }
 
     /// Reports why a captured packet was refused, if it was, so that its comment says so.

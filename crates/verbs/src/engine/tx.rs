@@ -7,10 +7,8 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ferroce_device::credit::Receiver;
-use ferroce_proto::endpoint::Budget;
+use ferroce_device::{Committed, Link, Outgoing, Room, Tx};
 use ferroce_proto::time::Instant;
-use ferroce_proto::transmit::EncodeError;
 use ferroce_sys::batch::{MAX_BYTES_V6, MAX_SEGMENTS};
 use ferroce_sys::steering::slot_of;
 use ferroce_sys::{Batch, Error, Uncancellable};
@@ -24,7 +22,6 @@ use super::link::Route;
 use super::queue_pair::{Core, Inner};
 use crate::headers::ICRC;
 use crate::tap::{Direction, Owner, PacketMetadata};
-use crate::tuning::tx::TURN;
 
 /// The largest packet: 4096 bytes of payload and all headers, rounded up.
 pub(super) const MAX_PACKET: usize = 4096 + 128;
@@ -32,195 +29,10 @@ pub(super) const MAX_PACKET: usize = 4096 + 128;
 /// The hop limit of packets whose route sets none.
 pub(super) const DEFAULT_HOPS: u8 = 64;
 
-/// How a QP's turn ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TurnEnd {
-    /// It has nothing more to send now.
-    Done,
-    /// It may have more to send.
-    Over,
-    /// The send buffer is full.
-    Blocked,
-}
-
 impl Driver {
     /// Transmits queued packets, about `most` of them, and returns whether there were any. The rest stays queued.
     pub(super) fn transmit_all(&mut self, adapter: &Adapter, now: Instant, most: usize) -> bool {
-        if self.tx.blocked && !self.tx.flush(adapter) {
-            return false;
-        }
-        let mut sent = false;
-        while let Some((route, packet)) = adapter.outbox.pop(self.tx.management) {
-            let _guard = Uncancellable::new();
-            self.tx.room()[..packet.len()].copy_from_slice(&packet);
-            sent = true;
-            self.tx.management += 1;
-            let owner = Owner { queue_pair: sender(&packet), work: None };
-            if !self.tx.append(adapter, packet.len(), route, owner) {
-                return true;
-            }
-        }
-        let mut packets = 0;
-        self.schedule.take_posted(&adapter.posted);
-        while packets < most && !adapter.is_awaited() {
-            let Some(core) = self.schedule.pop() else { break };
-            let (count, end) = self.transmit(adapter, &core, now);
-            packets += count;
-            match end {
-                TurnEnd::Done => {}
-                TurnEnd::Over => self.schedule.push(core),
-                TurnEnd::Blocked => {
-                    self.schedule.push_front(core);
-                    return true;
-                }
-            }
-            if !self.schedule.has_ready() {
-                self.schedule.take_posted(&adapter.posted);
-                self.resume_rings(adapter);
-            }
-        }
-        if self.tx.flush(adapter) {
-            adapter.outbox.set_sent(self.tx.management);
-        }
-        sent || packets > 0
-    }
-
-    /// Transmits packets of one QP, up to its turn. Returns how many.
-    fn transmit(&mut self, adapter: &Adapter, core: &Arc<Core>, now: Instant) -> (usize, TurnEnd) {
-        self.turn(adapter, core, &mut core.inner.lock(), now)
-    }
-
-    /// The same for a QP that is locked already.
-    pub(super) fn turn(
-        &mut self,
-        adapter: &Adapter,
-        core: &Arc<Core>,
-        inner: &mut Inner,
-        now: Instant,
-    ) -> (usize, TurnEnd) {
-        // Through a socket before it was connected again, or destroyed within a pass.
-        if inner.destroyed || inner.ring.is_some() && inner.membership.holds_credit() {
-            self.credit.leave(core, &mut inner.membership, &mut self.schedule);
-        }
-        if inner.destroyed {
-            return (0, TurnEnd::Done);
-        }
-        inner.doorbell.release();
-        inner.stats.begin_turn(now);
-        if let Some(mut route) = inner.ring.take() {
-            let turn = self.transmit_to_ring(adapter, core, inner, &mut route, now);
-            inner.ring = Some(route);
-            let lost = core.publish_completions(inner, adapter, now).lost;
-            self.update(core, inner, lost);
-            self.set_timer(core, inner);
-            return turn;
-        }
-        let _guard = Uncancellable::new();
-        let (member, receiver) = (&mut inner.membership, inner.receiver);
-        let mut budget = self.credit.budget(core, member, receiver, &mut self.schedule);
-        let mut packets = 0;
-        let mut end = TurnEnd::Over;
-        while packets < TURN {
-            match self.transmit_one(adapter, core, inner, &mut budget, now, packets > 0) {
-                Sent::Packet => packets += 1,
-                Sent::Later => break,
-                Sent::Nothing => {
-                    end = TurnEnd::Done;
-                    break;
-                }
-                Sent::Blocked => {
-                    (packets, end) = (packets + 1, TurnEnd::Blocked);
-                    break;
-                }
-            }
-        }
-        let lost = core.publish_completions(inner, adapter, now).lost;
-        self.update(core, inner, lost);
-        if let (TurnEnd::Done, Some(needs)) = (end, inner.endpoint.over_budget()) {
-            if !self.credit.wait(core, &inner.membership, needs, &mut self.schedule) {
-                end = TurnEnd::Over;
-            }
-        }
-        self.set_timer(core, inner);
-        (packets, end)
-    }
-
-    /// Adds one packet of a QP to the batch.
-    fn transmit_one(
-        &mut self,
-        adapter: &Adapter,
-        core: &Arc<Core>,
-        inner: &mut Inner,
-        budget: &mut Budget,
-        now: Instant,
-        sent: bool,
-    ) -> Sent {
-        let process = inner.local_receiver_of_next(&adapter.port);
-        let through_ring =
-            process.and_then(|to| self.transmit_datagram(adapter, core, inner, to, now));
-        if let Some(sent) = through_ring {
-            return sent;
-        }
-        let member = &mut inner.membership;
-        let must_wait = process.is_some_and(|to| self.credit.must_wait(core, member, to, sent));
-        if must_wait {
-            return Sent::Nothing;
-        }
-        let mut memory = &*adapter.memory;
-        let outgoing = inner.endpoint.poll_transmit(now, budget, &mut memory);
-        let Some(outgoing) = outgoing else { return Sent::Nothing };
-        let bth = outgoing.transmit.bth;
-        let (aeth, payload) = (outgoing.transmit.extensions.aeth, outgoing.transmit.payload.len());
-        let route = match (outgoing.route, process) {
-            // Probes must stay behind the packets they cover, so all packets to local receivers share a socket.
-            (route, Some(_)) => {
-                (route.or(inner.route)).map(|route| Route { sender: 0, flow_label: 0, ..route })
-            }
-            (Some(route), None) => Some(adapter.with_sender(route, core.number, bth.destination)),
-            (None, None) => inner.route,
-        };
-        let length = match outgoing.transmit.encode(&memory, self.tx.room()) {
-            Ok(length) => length,
-            Err(EncodeError::Duplicate(_)) => return Sent::Packet,
-            Err(error) => {
-                let local = matches!(error, EncodeError::Local(_));
-                let reason = outgoing.transmit.explain(error, &memory);
-                inner.endpoint.handle_denied(bth.psn, local, reason);
-                return Sent::Packet;
-            }
-        };
-        let Some(route) = route else { return Sent::Packet };
-        inner.stats.sent(&bth, aeth, payload, 1);
-        // Only captures need the work request.
-        let ours = adapter.tap().is_some() && bth.opcode.info().is_some_and(|info| info.request);
-        let work = if ours { inner.endpoint.work_of(&bth) } else { None };
-        let owner = Owner { queue_pair: core.number, work };
-        let appended = self.tx.append(adapter, length, route, owner);
-        let probed = process.is_none_or(|to| self.probe(adapter, to, route, length, now, appended));
-        if appended && probed { Sent::Packet } else { Sent::Blocked }
-    }
-
-    /// Accounts for an unacknowledged packet to a local receiver, and sends a probe behind it when one is due. Returns
-    /// false if the send buffer is full.
-    fn probe(
-        &mut self,
-        adapter: &Adapter,
-        process: Receiver,
-        route: Route,
-        length: usize,
-        now: Instant,
-        has_room: bool,
-    ) -> bool {
-        let probe = self.credit.sent(process, route, length, now, &mut self.schedule);
-        let Some((route, packet)) = probe else { return true };
-        if !has_room {
-            // The place behind the batch holds the packet before it.
-            adapter.outbox.push(route, packet.into());
-            return false;
-        }
-        self.tx.room()[..packet.len()].copy_from_slice(&packet);
-        let owner = Owner { queue_pair: sender(&packet), work: None };
-        self.tx.append(adapter, packet.len(), route, owner)
+        self.device.transmit_all(&mut self.tx, adapter, now, most)
     }
 
     /// Sends the remaining packets of a QP. Returns false if a send buffer is full.
@@ -233,18 +45,9 @@ impl Driver {
         if !self.tx.flush(adapter) {
             return false;
         }
-        self.transmit(adapter, core, now);
+        self.device.turn(&mut self.tx, adapter, core, &mut core.inner.lock(), now);
         self.tx.flush(adapter)
     }
-}
-
-pub(super) enum Sent {
-    Packet,
-    Nothing,
-    /// Nothing now, but it has more to send.
-    Later,
-    /// The send buffer is full; the packet is kept.
-    Blocked,
 }
 
 /// A batch under construction: packets of one size, of which the last may be shorter, to one process at one
@@ -272,7 +75,7 @@ pub(super) struct TxBatch {
     /// completion may have been reported, so it is never dropped.
     kept: Option<Kept>,
     /// How many packets of the outbox were ever added.
-    management: u64,
+    own_taken: u64,
     /// A socket is gone.
     pub(super) broken: bool,
 }
@@ -299,7 +102,7 @@ impl TxBatch {
             recorded: 0,
             blocked: false,
             kept: None,
-            management: 0,
+            own_taken: 0,
             broken: false,
         }
     }
@@ -318,11 +121,11 @@ impl TxBatch {
     /// How many packets were taken from the outbox.
     #[inline]
     pub(super) fn taken(&self) -> u64 {
-        self.management
+        self.own_taken
     }
 
     /// Space for the next packet, behind the packets in the batch.
-    fn room(&mut self) -> &mut [u8] {
+    fn behind(&mut self) -> &mut [u8] {
         debug_assert!(self.kept.is_none(), "the kept packet is there");
         &mut self.bytes[self.used..]
     }
@@ -511,6 +314,65 @@ impl TxBatch {
             tap.record(&metadata, packet);
         }
         self.recorded = self.recorded.max(packets.min(self.owners.len()));
+    }
+}
+
+impl Tx<Adapter> for TxBatch {
+    /// The batch takes every packet, and the one behind a batch that cannot be sent is kept.
+    #[inline]
+    fn room(&mut self) -> Room {
+        Room::Some
+    }
+
+    #[inline]
+    fn space(&mut self, _: usize) -> &mut [u8] {
+        self.behind()
+    }
+
+    fn commit(
+        &mut self,
+        adapter: &Adapter,
+        inner: &mut Inner,
+        packet: &Outgoing<'_, Route>,
+    ) -> Committed {
+        let Outgoing { number, bth, aeth, payload, length, route, is_local, work } = *packet;
+        let route = match route {
+            Some(own) if !is_local => Some(adapter.with_sender(own, number, bth.destination)),
+            route => route.or(inner.route),
+        };
+        let Some(route) = route else { return Committed { packets: 1, has_room: true } };
+        inner.stats.sent(bth, aeth, payload, 1);
+        let owner = Owner { queue_pair: number, work };
+        Committed { packets: 1, has_room: self.append(adapter, length, route, owner) }
+    }
+}
+
+impl Link<Adapter> for TxBatch {
+    type Guard = Uncancellable;
+
+    fn guard(&self) -> Uncancellable {
+        Uncancellable::new()
+    }
+
+    #[inline]
+    fn unblock(&mut self, adapter: &Adapter) -> bool {
+        !self.blocked || self.flush(adapter)
+    }
+
+    #[inline]
+    fn flush(&mut self, adapter: &Adapter) -> bool {
+        Self::flush(self, adapter)
+    }
+
+    fn push(&mut self, adapter: &Adapter, route: Route, packet: &[u8]) -> bool {
+        self.behind()[..packet.len()].copy_from_slice(packet);
+        let owner = Owner { queue_pair: sender(packet), work: None };
+        self.append(adapter, packet.len(), route, owner)
+    }
+
+    #[inline]
+    fn own_taken(&mut self) -> &mut u64 {
+        &mut self.own_taken
     }
 }
 

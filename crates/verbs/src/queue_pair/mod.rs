@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferroce_proto::congestion::Congestion;
-use ferroce_proto::endpoint::{Endpoint, Settings};
+use ferroce_proto::endpoint::Settings;
 use ferroce_proto::qp::{Capabilities, QueuePairAttributes, ServiceType, State};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::ud;
@@ -204,17 +204,10 @@ impl QueuePair {
         };
         let inner = Inner {
             stats: QpStats::new(&adapter.counters, &settings, belongs),
-            endpoint: Endpoint::new(settings),
-            route: None,
-            membership: Default::default(),
-            receiver: None,
-            ring: None,
+            queue_pair: ferroce_device::QueuePair::new(settings),
             peer_info: None,
             captured: None,
-            datagrams: None,
-            doorbell: Default::default(),
             ended_by: 0,
-            destroyed: false,
             heard: None,
         };
         let core = Arc::new(Core {
@@ -290,7 +283,7 @@ impl QueuePair {
     /// when it becomes ready to receive; for UD with each datagram, of which this describes the last.
     pub fn shares_memory(&self) -> bool {
         let inner = self.shared.core.inner.lock();
-        inner.ring.is_some() || inner.datagrams.is_some()
+        inner.queue.is_some() || inner.datagrams.is_some()
     }
 
     fn adapter(&self) -> &Arc<Adapter> {

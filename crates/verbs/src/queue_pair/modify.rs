@@ -45,7 +45,7 @@ impl QueuePair {
             let state = inner.endpoint.modify(change)?;
             if state == State::Reset {
                 debug_assert_eq!(inner.endpoint.unfinished(), 0, "its memory is still accessed");
-                (inner.route, inner.receiver, inner.ring) = (None, None, None);
+                inner.disconnect();
                 // IBA 10.3.1.1: RESET discards the work requests and completions.
                 core.sends.forget(core.number);
                 core.receive_completions.forget(core.number);
@@ -69,8 +69,9 @@ impl QueuePair {
             }
             let peer = inner.route.zip(remote);
             let mtu = inner.endpoint.attributes().path_mtu.and_then(|mtu| mtu.bytes());
-            inner.stats.set_peer(peer, inner.ring.is_some(), mtu.unwrap_or(0));
-            let lossless = inner.ring.is_some() && adapter.options.faults.is_none();
+            let through_memory = inner.queue.is_some();
+            inner.stats.set_peer(peer, through_memory, mtu.unwrap_or(0));
+            let lossless = through_memory && adapter.options.faults.is_none();
             inner.endpoint.set_lossless(lossless);
             // Only rings carry runs.
             inner.endpoint.set_max_run(1);

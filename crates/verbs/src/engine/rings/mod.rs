@@ -16,6 +16,8 @@ mod rx;
 mod tests;
 mod tx;
 
+pub(super) use tx::resume_rings;
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -77,6 +79,8 @@ pub(crate) struct RingRoute {
     info: [u8; INFO],
     /// The position in the ring after its last packet.
     sent: u64,
+    /// Where short packets are written first.
+    short: [u8; tx::SHORT_RECORD],
 }
 
 impl RingRoute {
@@ -91,17 +95,12 @@ impl RingRoute {
             segment: 0,
             truncated: false,
         });
-        Self { to, path, info, sent: 0 }
+        Self { to, path, info, sent: 0, short: [0; tx::SHORT_RECORD] }
     }
 
     /// Whether packets with this route can still be sent through the ring.
-    fn serves(&self, path: &Route) -> bool {
+    pub(super) fn serves(&self, path: &Route) -> bool {
         self.path == *path && !self.to.ended.load(Ordering::Relaxed)
-    }
-
-    /// Whether the peer has not yet read all packets from the ring: it is busy or stopped.
-    pub(super) fn is_unread(&self) -> bool {
-        !self.to.ended.load(Ordering::Relaxed) && self.to.ring.producer.lock().is_unread(self.sent)
     }
 }
 
@@ -316,7 +315,7 @@ impl Driver {
         ending.iter().for_each(|ring| ring.ended.store(true, Ordering::Relaxed));
         for core in adapter.tables.queue_pairs() {
             let mut inner = core.inner.lock();
-            let to = inner.ring.as_ref().map(|route| &route.to);
+            let to = inner.queue.as_ref().map(|route| &route.to);
             let concerned = to.is_some_and(|to| ending.iter().any(|ring| Arc::ptr_eq(ring, to)));
             if !concerned || inner.destroyed {
                 continue;
@@ -324,7 +323,7 @@ impl Driver {
             let now = now();
             inner.endpoint.handle_link_down(now);
             self.received(adapter, &core, &mut inner, now);
-            self.schedule.push(Arc::clone(&core));
+            self.device.schedule.push(Arc::clone(&core));
         }
     }
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_device::Published;
 use ferroce_memory::Placement;
 use ferroce_proto::endpoint::Pending;
 use ferroce_proto::qp::ServiceType;
@@ -18,7 +19,7 @@ use ferroce_wire::transport::{Bth, Reth};
 use super::super::adapter::Adapter;
 use super::super::counters::count;
 use super::super::driver::Driver;
-use super::super::queue_pair::{Core, Inner, Published};
+use super::super::queue_pair::{Core, Inner};
 use super::super::rx::{CONGESTION_EXPERIENCED, ReceivedPacket, destination};
 use super::tx::write_ack;
 use super::{INFO, MAX_PACKET, Metadata, RingState, run};
@@ -93,7 +94,7 @@ impl Driver {
     /// Receives from all rings. Returns whether there were packets.
     pub(in crate::engine) fn receive_from_rings(&mut self, adapter: &Adapter) -> bool {
         self.rings.refresh(adapter);
-        self.resume_rings(adapter);
+        self.device.resume(adapter);
         let mut some = self.receive_bursts(adapter);
         if adapter.rings.is_ending.load(Ordering::Acquire) {
             let _guard = Uncancellable::new();
@@ -233,11 +234,12 @@ impl Driver {
         if inner.endpoint.has_only_send_completions() {
             return;
         }
-        if let Some(mut route) = inner.ring.take() {
-            if !write_ack(adapter, inner, &mut route) {
-                self.transmit_to_ring(adapter, core, inner, &mut route, now);
+        if let Some(mut route) = inner.queue.take() {
+            let written = write_ack(adapter, inner, &mut route);
+            inner.queue = Some(route);
+            if !written {
+                self.device.turn_in_queue(adapter, core, inner, now);
             }
-            inner.ring = Some(route);
         }
     }
 
@@ -319,7 +321,7 @@ impl Driver {
         }
         if is_captured {
             self.rx.completed |= published.some;
-            self.update(core, inner, published.lost);
+            self.device.update(core, inner, published.lost);
         }
     }
 

@@ -73,7 +73,7 @@ fn answered_together(message: impl Fn(&Side) -> Operation) -> (u64, bool) {
     let before = contexts[0].statistics().local_packets_out;
     assert!(ours.receive_from_rings(contexts[0].adapter()));
     let sent = contexts[0].statistics().local_packets_out - before;
-    let owed = ours.schedule.owes_acks();
+    let owed = ours.device.schedule.owes_acks();
     let _ = ours.give_up();
     (sent, owed)
 }
@@ -101,13 +101,13 @@ fn a_run_for_an_unknown_queue_pair_counts_as_one_packet() {
     one.expect(0);
     let adapter = contexts[0].adapter();
     let core = adapter.tables.queue_pair(one.queue_pair.number()).unwrap();
-    let to = Arc::clone(&core.inner.lock().ring.as_ref().unwrap().to);
+    let to = Arc::clone(&core.inner.lock().queue.as_ref().unwrap().to);
     let (unknown, foreign) = (other.queue_pair.number().0 ^ 0x8000, one.queue_pair.number().0);
     for number in [unknown, foreign] {
         let mut theirs = own(&contexts[1]);
         {
             let inner = core.inner.lock();
-            let info = inner.ring.as_ref().unwrap().info;
+            let info = inner.queue.as_ref().unwrap().info;
             let bth = Bth {
                 opcode: Opcode::RC_RDMA_WRITE_ONLY,
                 partition: PKey(0xffff),
@@ -154,13 +154,13 @@ fn no_more_queue_pairs_are_resumed_than_a_ring_has_space_for() {
     let adapter = contexts[0].adapter();
     ours.transmit_all(adapter, now(), usize::MAX);
     let to = Arc::clone(&lock(&adapter.rings.full)[0]);
-    let before = ours.credit.waiting();
+    let before = ours.device.credit.waiting();
     assert!(before > QUEUE_PAIRS / 2, "only {before} wait");
     assert!(before <= QUEUE_PAIRS, "a QP is queued once, whatever it has posted");
 
     assert!(theirs.receive_from_rings(contexts[1].adapter()));
-    ours.resume_rings(adapter);
-    let resumed = before - ours.credit.waiting();
+    ours.device.resume(adapter);
+    let resumed = before - ours.device.credit.waiting();
     let space = to.ring.producer.lock().rooms(MAX_RECORD);
     assert!((1..=space).contains(&resumed), "{resumed} resumed, space for {space}");
 
@@ -183,7 +183,7 @@ fn assert_nothing_waits(context: &Context) {
     let mut driver = own(context);
     driver.transmit_all(adapter, now(), usize::MAX);
     assert!(lock(&adapter.rings.full).is_empty());
-    assert_eq!(driver.credit.waiting(), 0);
+    assert_eq!(driver.device.credit.waiting(), 0);
     let _ = driver.give_up();
 }
 
@@ -203,7 +203,7 @@ fn queue_pairs_that_are_reset_while_a_ring_is_full_do_not_stop_others() {
     let adapter = contexts[0].adapter();
     let mut ours = own(&contexts[0]);
     ours.transmit_all(adapter, now(), usize::MAX);
-    let waiting = ours.credit.waiting();
+    let waiting = ours.device.credit.waiting();
     assert!(waiting > QUEUE_PAIRS / 4, "only {waiting} wait");
     let _ = ours.give_up();
     for (number, pair) in pairs.iter().enumerate() {

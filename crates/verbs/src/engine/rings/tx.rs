@@ -3,160 +3,255 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ferroce_device::credit::Credit;
-use ferroce_proto::budget::{Budget, Pending};
+use ferroce_device::{Committed, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
 use ferroce_proto::time::Instant;
-use ferroce_proto::transmit::EncodeError;
+use ferroce_sync::MutexGuard;
 use ferroce_sys::ring::{Broken, Producer};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::transport::{Aeth, Bth};
 
 use super::super::adapter::Adapter;
-use super::super::driver::Driver;
 use super::super::link::Route;
 use super::super::qp_stats::{Class, Traffic};
-use super::super::queue_pair::{Core, Inner};
-use super::super::tx::{DEFAULT_HOPS, TurnEnd};
+use super::super::queue_pair::Inner;
+use super::super::tx::DEFAULT_HOPS;
 use super::{INFO, MAX_PACKET, MAX_RECORD, RingRoute, RingTo, Uncounted, run};
 use crate::headers::ICRC;
 use crate::sync::lock;
-use crate::tap::{Direction, Owner, PacketMetadata, Tap};
+use crate::tap::{Direction, Owner, PacketMetadata};
 use crate::tuning::rings::{PUBLISH, SHORT};
-use crate::tuning::tx::TURN;
 
 /// The maximum length of a record with such a payload: the rest is the longest headers, padding and ICRC.
-const SHORT_RECORD: usize = INFO + MAX_PACKET - 4096 + SHORT;
+pub(super) const SHORT_RECORD: usize = INFO + MAX_PACKET - 4096 + SHORT;
 
-/// State that a turn keeps from one message to the next.
-struct Turn {
+/// The packets of one turn of a QP, on their way into its ring.
+pub(crate) struct RingTurn<'a> {
+    to: &'a Arc<RingTo>,
+    path: &'a Route,
+    info: &'a [u8; INFO],
+    /// The position in the ring after the last packet of the QP.
+    sent: &'a mut u64,
+    producer: MutexGuard<'a, Producer>,
+    /// A capture that starts during the turn gets single packets from the next turn on.
+    is_captured: bool,
     /// Whether the last message was signaled. If all are, no ACK is more urgent than the others, and no record is marked.
     was_signaled: bool,
-    short: [u8; SHORT],
+    short: &'a mut [u8; SHORT_RECORD],
     /// Not yet added to the counters of the device.
-    sent: Uncounted,
+    uncounted: Uncounted,
     /// SENDs and WRITEs not yet added to the counters of the QP.
     messages: [Traffic; 2],
 }
 
-impl Driver {
-    /// Transmits packets of a QP through its ring, until its turn is over. Returns how many.
-    pub(in crate::engine) fn transmit_to_ring(
+impl TransmitQueue<Adapter> for Box<RingRoute> {
+    type Turn<'a>
+        = RingTurn<'a>
+    where
+        Self: 'a;
+
+    #[inline]
+    fn begin<'a>(&'a mut self, adapter: &Adapter, inner: &mut Inner) -> RingTurn<'a> {
+        let RingRoute { to, path, info, sent, short } = &mut **self;
+        let is_captured = adapter.tap().is_some();
+        let mtu = inner.endpoint.path_mtu();
+        inner.endpoint.set_max_run(if is_captured { 1 } else { run::max_packets(mtu) });
+        RingTurn {
+            producer: to.ring.producer.lock(),
+            to,
+            path,
+            info,
+            sent,
+            is_captured,
+            was_signaled: true,
+            short,
+            uncounted: Uncounted::default(),
+            messages: [Traffic::default(); 2],
+        }
+    }
+
+    #[inline]
+    fn number(&self) -> u64 {
+        self.to.ring.id
+    }
+
+    fn is_unread(&self) -> bool {
+        !self.to.ended.load(Ordering::Relaxed) && self.to.ring.producer.lock().is_unread(self.sent)
+    }
+}
+
+impl Tx<Adapter> for RingTurn<'_> {
+    #[inline]
+    fn room(&mut self) -> Room {
+        if self.to.ended.load(Ordering::Relaxed) {
+            return Room::Ended;
+        }
+        match self.producer.has_room(MAX_RECORD) {
+            Ok(true) => Room::Some,
+            Ok(false) => Room::Full,
+            Err(Broken) => {
+                tracing::debug!("ring broken: peer wrote an invalid position");
+                self.to.ended.store(true, Ordering::Relaxed);
+                Room::Ended
+            }
+        }
+    }
+
+    #[inline]
+    fn space(&mut self, payload: usize) -> &mut [u8] {
+        if payload <= SHORT {
+            return &mut self.short[INFO..];
+        }
+        // Only if the peer has broken the ring since: then nothing fits.
+        let Ok(Some(room)) = self.producer.room(MAX_RECORD) else { return &mut [] };
+        &mut room[INFO..]
+    }
+
+    #[inline]
+    fn commit(
         &mut self,
         adapter: &Adapter,
-        core: &Arc<Core>,
         inner: &mut Inner,
-        route: &mut RingRoute,
-        now: Instant,
-    ) -> (usize, TurnEnd) {
-        let to = &route.to;
-        let mut producer = to.ring.producer.lock();
-        let mut packets = 0;
-        let mut end = TurnEnd::Over;
-        let mut turn = Turn {
-            was_signaled: true,
-            short: [0; SHORT],
-            sent: Uncounted::default(),
-            messages: [Traffic::default(); 2],
+        packet: &Outgoing<'_, Route>,
+    ) -> Committed {
+        let Outgoing { number, bth, aeth, payload, length, work, .. } = *packet;
+        let whole = length + ICRC;
+        let Ok(Some(room)) = self.producer.room(MAX_RECORD) else {
+            return Committed { packets: 1, has_room: true };
         };
-        // A capture that starts during the turn gets single packets from the next turn on.
-        let tap = adapter.tap();
-        let mtu = inner.endpoint.path_mtu();
-        let max_run = if tap.is_some() { 1 } else { run::max_packets(mtu) };
-        inner.endpoint.set_max_run(max_run);
-        while packets < TURN {
-            let message = match tap {
-                None => write_message(adapter, inner, route, &mut producer, now, &mut turn),
-                Some(_) => None,
+        let is_short = payload <= SHORT;
+        let record = if is_short { &mut self.short[..] } else { &mut *room };
+        let Some((info, rest)) = record[..INFO + whole].split_first_chunk_mut::<INFO>() else {
+            return Committed { packets: 1, has_room: true };
+        };
+        *info = *self.info;
+        let (covered, icrc) = rest.split_at_mut(length);
+        icrc.fill(0);
+        let tap = if self.is_captured { adapter.tap() } else { None };
+        if let Some(tap) = tap {
+            let headers = adapter.port.headers(self.path);
+            icrc.copy_from_slice(&headers.icrc(covered, 0));
+            let metadata = PacketMetadata {
+                direction: Direction::Out,
+                headers,
+                traffic_class: self.path.traffic_class,
+                hop_limit: self.path.hop_limit.unwrap_or(DEFAULT_HOPS),
+                identification: Identification::of_segment(0),
+                owner: Owner { queue_pair: number, work },
+                corrupted: false,
             };
-            let written = message.unwrap_or_else(|| {
-                write_packet(adapter, inner, core, route, &mut producer, now, tap)
-            });
-            match written {
-                Written::Packets(count) => {
-                    packets += count;
-                    if inner.endpoint.pending() == Pending::Nothing {
-                        end = TurnEnd::Done;
-                        break;
-                    }
-                }
-                Written::Nothing => {
-                    end = TurnEnd::Done;
-                    break;
-                }
-                Written::Full => {
-                    to.publish(&mut producer);
-                    end = wait_for_ring(&mut self.credit, adapter, core, to, &mut producer);
-                    break;
-                }
-            }
+            // Before it is published: otherwise the response could be captured first.
+            tap.record(&metadata, rest);
         }
-        to.publish(&mut producer);
-        if turn.sent.packets > 0 {
-            adapter.counters.sent_locally(turn.sent.packets, turn.sent.bytes);
-            inner.stats.sent_messages([Class::Send, Class::Write], &turn.messages);
+        if is_short {
+            room[..INFO + whole].copy_from_slice(&self.short[..INFO + whole]);
         }
-        let position = producer.position();
-        drop(producer);
-        if packets > 0 {
-            route.sent = position;
+        self.producer.commit(INFO + whole);
+        let packets = run::packets(bth, payload, inner.endpoint.path_mtu());
+        inner.stats.sent(bth, aeth, payload, packets);
+        adapter.counters.sent_locally(packets, whole + run::overhead(bth, packets));
+        if self.producer.unpublished() >= PUBLISH {
+            self.to.publish(&mut self.producer);
         }
-        (packets, end)
+        Committed { packets: packets as usize, has_room: true }
+    }
+}
+
+impl QueueTurn<Adapter> for RingTurn<'_> {
+    /// Writes the next message of a QP if it can be one record.
+    #[inline]
+    fn message(&mut self, adapter: &Adapter, inner: &mut Inner, now: Instant) -> Option<usize> {
+        if self.is_captured || self.to.ended.load(Ordering::Relaxed) {
+            return None;
+        }
+        let room = self.producer.room(MAX_RECORD).ok()??;
+        let mut memory = &*adapter.memory;
+        let message = inner.queue_pair.endpoint.take_whole(now, &mut memory)?;
+        let (bth, length, packets) = (message.bth, message.length, message.packets);
+        let is_awaited = message.signaled && !self.was_signaled;
+        self.was_signaled = message.signaled;
+        let headers = INFO + message.headers_len();
+        let whole = headers + length + usize::from(bth.pad) + ICRC;
+        let (short, _) = self.short.split_first_chunk_mut::<SHORT>()?;
+        let payload = short.get_mut(..length);
+        let is_short = payload.is_some();
+        let payload = payload.unwrap_or(&mut room[headers..headers + length]);
+        if let Err(denied) = message.read(&memory, payload) {
+            let reason = message.explain(denied, &memory);
+            inner.queue_pair.endpoint.handle_denied(bth.psn, true, reason);
+            return Some(1);
+        }
+        let (info, packet) = room[..whole].split_first_chunk_mut::<INFO>()?;
+        *info = *self.info;
+        let rest = message.encode_headers(packet)?;
+        let (payload, behind) = rest.split_at_mut(length);
+        if is_short {
+            copy_short(short, payload);
+        }
+        match behind.first_chunk_mut::<ICRC>() {
+            Some(icrc) if bth.pad == 0 => *icrc = [0; ICRC],
+            _ => behind.fill(0),
+        }
+        self.producer.commit_record(whole, is_awaited);
+        let class = usize::from(bth.opcode == Opcode::RC_RDMA_WRITE_ONLY);
+        self.messages[class].add(packets, length, 1);
+        self.uncounted.add(packets, whole - INFO + run::overhead(&bth, packets));
+        if self.producer.unpublished() >= PUBLISH {
+            self.to.publish(&mut self.producer);
+        }
+        Some(packets as usize)
     }
 
-    /// Resumes QPs whose rings have space again, no more than there is space for.
-    pub(in crate::engine) fn resume_rings(&mut self, adapter: &Adapter) {
-        if !adapter.rings.is_full.load(Ordering::Relaxed) {
-            return;
-        }
+    #[cold]
+    fn wait(&mut self, adapter: &Adapter) -> bool {
+        self.to.publish(&mut self.producer);
+        // Before a wakeup is requested: a thread that consumes the wakeup and then sleeps checks this list.
         let mut full = lock(&adapter.rings.full);
-        full.retain(|to| {
-            let mut most = usize::MAX;
-            if !to.ended.load(Ordering::Relaxed) {
-                let mut producer = to.ring.producer.lock();
-                let is_full = producer.has_room(MAX_RECORD) == Ok(false)
-                    && (producer.awaits_room() || producer.wait_for_room(MAX_RECORD) == Ok(false));
-                if is_full {
-                    return true;
-                }
-                most = producer.rooms(MAX_RECORD).max(1);
-            }
-            self.credit.resume(to.ring.id, most, &mut self.schedule)
-        });
-        adapter.rings.is_full.store(!full.is_empty(), Ordering::Relaxed);
+        if !full.iter().any(|known| Arc::ptr_eq(known, self.to)) {
+            full.push(Arc::clone(self.to));
+        }
+        adapter.rings.is_full.store(true, Ordering::Relaxed);
+        drop(full);
+        self.producer.wait_for_room(MAX_RECORD) == Ok(false)
+    }
+
+    #[inline]
+    fn end(mut self, adapter: &Adapter, inner: &mut Inner, packets: usize) {
+        self.to.publish(&mut self.producer);
+        if self.uncounted.packets > 0 {
+            adapter.counters.sent_locally(self.uncounted.packets, self.uncounted.bytes);
+            inner.stats.sent_messages([Class::Send, Class::Write], &self.messages);
+        }
+        if packets > 0 {
+            *self.sent = self.producer.position();
+        }
     }
 }
 
-/// Makes a QP wait for space in its ring, unless there is space by now.
-#[cold]
-pub(super) fn wait_for_ring(
-    credit: &mut Credit<Arc<Core>, Route>,
+/// Finds the rings that have space again, and calls `resume` with their number and for how many QPs.
+#[inline]
+pub(in crate::engine) fn resume_rings(
     adapter: &Adapter,
-    core: &Arc<Core>,
-    to: &Arc<RingTo>,
-    producer: &mut Producer,
-) -> TurnEnd {
-    // Before a wakeup is requested: a thread that consumes the wakeup and then sleeps checks this list.
+    mut resume: impl FnMut(u64, usize) -> bool,
+) {
+    if !adapter.rings.is_full.load(Ordering::Relaxed) {
+        return;
+    }
     let mut full = lock(&adapter.rings.full);
-    if !full.iter().any(|known| Arc::ptr_eq(known, to)) {
-        full.push(Arc::clone(to));
-    }
-    adapter.rings.is_full.store(true, Ordering::Relaxed);
-    drop(full);
-    if producer.wait_for_room(MAX_RECORD) != Ok(false) {
-        return TurnEnd::Over;
-    }
-    credit.wait_for_room(core, to.ring.id);
-    TurnEnd::Done
-}
-
-pub(super) enum Written {
-    /// This many packets, possibly as a run.
-    Packets(usize),
-    /// The QP has nothing to send.
-    Nothing,
-    /// The ring is full.
-    Full,
+    full.retain(|to| {
+        let mut most = usize::MAX;
+        if !to.ended.load(Ordering::Relaxed) {
+            let mut producer = to.ring.producer.lock();
+            let is_full = producer.has_room(MAX_RECORD) == Ok(false)
+                && (producer.awaits_room() || producer.wait_for_room(MAX_RECORD) == Ok(false));
+            if is_full {
+                return true;
+            }
+            most = producer.rooms(MAX_RECORD).max(1);
+        }
+        resume(to.ring.id, most)
+    });
+    adapter.rings.is_full.store(!full.is_empty(), Ordering::Relaxed);
 }
 
 impl RingTo {
@@ -190,54 +285,6 @@ pub(super) fn write_ack(adapter: &Adapter, inner: &mut Inner, route: &mut RingRo
     true
 }
 
-/// Writes the next message of a QP to a ring if it can be one record; `None` if [`write_packet`] has to decide.
-#[inline]
-fn write_message(
-    adapter: &Adapter,
-    inner: &mut Inner,
-    route: &RingRoute,
-    producer: &mut Producer,
-    now: Instant,
-    turn: &mut Turn,
-) -> Option<Written> {
-    if route.to.ended.load(Ordering::Relaxed) {
-        return None;
-    }
-    let room = producer.room(MAX_RECORD).ok()??;
-    let message = inner.endpoint.take_whole(now, &mut &*adapter.memory)?;
-    let (bth, length, packets) = (message.bth, message.length, message.packets);
-    let is_awaited = message.signaled && !turn.was_signaled;
-    turn.was_signaled = message.signaled;
-    let headers = INFO + message.headers_len();
-    let whole = headers + length + usize::from(bth.pad) + ICRC;
-    let payload = turn.short.get_mut(..length);
-    let is_short = payload.is_some();
-    let payload = payload.unwrap_or(&mut room[headers..headers + length]);
-    if let Err(denied) = message.read(&&*adapter.memory, payload) {
-        let reason = message.explain(denied, &&*adapter.memory);
-        inner.endpoint.handle_denied(bth.psn, true, reason);
-        return Some(Written::Packets(1));
-    }
-    let (info, packet) = room[..whole].split_first_chunk_mut::<INFO>()?;
-    *info = route.info;
-    let rest = message.encode_headers(packet)?;
-    let (payload, behind) = rest.split_at_mut(length);
-    if is_short {
-        copy_short(&turn.short, payload);
-    }
-    match behind.first_chunk_mut::<ICRC>() {
-        Some(icrc) if bth.pad == 0 => *icrc = [0; ICRC],
-        _ => behind.fill(0),
-    }
-    producer.commit_record(whole, is_awaited);
-    turn.messages[usize::from(bth.opcode == Opcode::RC_RDMA_WRITE_ONLY)].add(packets, length, 1);
-    turn.sent.add(packets, whole - INFO + run::overhead(&bth, packets));
-    if producer.unpublished() >= PUBLISH {
-        route.to.publish(producer);
-    }
-    Some(Written::Packets(packets as usize))
-}
-
 /// Copies the payload of a short message.
 #[inline(always)]
 fn copy_short(from: &[u8; SHORT], to: &mut [u8]) {
@@ -252,91 +299,4 @@ fn copy_short(from: &[u8; SHORT], to: &mut [u8]) {
     if !rest.is_empty() {
         rest.copy_from_slice(&from[behind..behind + rest.len()]);
     }
-}
-
-/// Writes the next packet or run of a QP to a ring.
-#[inline(never)]
-pub(super) fn write_packet(
-    adapter: &Adapter,
-    inner: &mut Inner,
-    core: &Core,
-    route: &RingRoute,
-    producer: &mut Producer,
-    now: Instant,
-    tap: Option<&Tap>,
-) -> Written {
-    let mut ended = route.to.ended.load(Ordering::Relaxed);
-    let mut dropped = [0; 0];
-    let room = match producer.room(MAX_RECORD) {
-        _ if ended => &mut dropped[..],
-        Ok(Some(room)) => room,
-        Ok(None) => return Written::Full,
-        Err(Broken) => {
-            tracing::debug!(qpn = core.number.0, "ring broken: peer wrote an invalid position");
-            route.to.ended.store(true, Ordering::Relaxed);
-            ended = true;
-            &mut dropped[..]
-        }
-    };
-    let mut memory = &*adapter.memory;
-    let mut budget = Budget::UNLIMITED;
-    let outgoing = inner.endpoint.poll_transmit(now, &mut budget, &mut memory);
-    let Some(outgoing) = outgoing else { return Written::Nothing };
-    let bth = outgoing.transmit.bth;
-    let (aeth, payload) = (outgoing.transmit.extensions.aeth, outgoing.transmit.payload.len());
-    if ended {
-        if bth.opcode.info().is_some_and(|info| info.request) {
-            inner.endpoint.handle_link_down(now);
-        }
-        return Written::Packets(1);
-    }
-    let mut short = [0; SHORT_RECORD];
-    let is_short = payload <= SHORT;
-    let record = if is_short { &mut short[..] } else { &mut *room };
-    let Some((info, packet)) = record.split_first_chunk_mut::<INFO>() else { return Written::Full };
-    *info = route.info;
-    let length = match outgoing.transmit.encode(&memory, packet) {
-        Ok(length) => length,
-        Err(EncodeError::Duplicate(_)) => return Written::Packets(1),
-        Err(error) => {
-            let local = matches!(error, EncodeError::Local(_));
-            let reason = outgoing.transmit.explain(error, &memory);
-            inner.endpoint.handle_denied(bth.psn, local, reason);
-            return Written::Packets(1);
-        }
-    };
-    let whole = length + ICRC;
-    if let Some(tap) = tap {
-        let (sent, headers) = (&route.path, adapter.port.headers(&route.path));
-        let icrc = headers.icrc(&packet[..length], 0);
-        packet[length..whole].copy_from_slice(&icrc);
-        let is_request = bth.opcode.info().is_some_and(|info| info.request);
-        let work = if is_request { inner.endpoint.work_of(&bth) } else { None };
-        let metadata = PacketMetadata {
-            direction: Direction::Out,
-            headers,
-            traffic_class: sent.traffic_class,
-            hop_limit: sent.hop_limit.unwrap_or(DEFAULT_HOPS),
-            identification: Identification::of_segment(0),
-            owner: Owner { queue_pair: core.number, work },
-            corrupted: false,
-        };
-        // Before it is published: otherwise the response could be captured first.
-        tap.record(&metadata, &packet[..whole]);
-    } else {
-        if let Some(icrc) = packet[length..].first_chunk_mut::<ICRC>() {
-            *icrc = [0; ICRC];
-        }
-    }
-    if is_short {
-        room[..INFO + whole].copy_from_slice(&short[..INFO + whole]);
-    }
-    producer.commit(INFO + whole);
-    let packets = run::packets(&bth, payload, inner.endpoint.path_mtu());
-    inner.stats.sent(&bth, aeth, payload, packets);
-    adapter.counters.sent_locally(packets, whole + run::overhead(&bth, packets));
-    if producer.unpublished() >= PUBLISH {
-        route.to.publish(producer);
-    }
-    Written::Packets(packets as usize)
 }

@@ -109,7 +109,7 @@ proptest! {
             for (number, &of) in owners.iter().enumerate() {
                 let is_short = is_last_shorter && number > 0 && number == owners.len() - 1;
                 let length = if is_short { SHORTER } else { LENGTH };
-                write_packet(batch.room(), number, length);
+                write_packet(batch.behind(), number, length);
                 prop_assert!(batch.takes(length + ICRC, &route));
                 batch.push(adapter, Kept { length: length + ICRC, route, owner: owner(of) });
                 if of != destroyed {
@@ -118,7 +118,7 @@ proptest! {
             }
             let in_batch = expected.len();
             if let Some(of) = kept {
-                write_packet(batch.room(), owners.len(), KEPT);
+                write_packet(batch.behind(), owners.len(), KEPT);
                 batch.kept = Some(Kept { length: KEPT + ICRC, route, owner: owner(of) });
                 if of != destroyed {
                     expected.push((owners.len() as u8, KEPT));
@@ -163,10 +163,10 @@ fn a_late_packet_for_a_destroyed_queue_pair_takes_no_credit() {
     };
     one.post(0, Operation::Read { remote: other.region.remote(0) }, 0, 64);
     driver.transmit_all(adapter, now(), usize::MAX);
-    assert!(driver.credit.in_use() > 0, "{:?}", driver.credit);
+    assert!(driver.device.credit.in_use() > 0, "{:?}", driver.device.credit);
     let core = adapter.tables.queue_pair(one.queue_pair.number()).unwrap();
     driver.forget(adapter, &core);
     driver.received(adapter, &core, &mut core.inner.lock(), now());
-    assert!(driver.credit.in_use() == 0, "{:?}", driver.credit);
+    assert!(driver.device.credit.in_use() == 0, "{:?}", driver.device.credit);
     let _ = driver.give_up();
 }
