@@ -8,11 +8,12 @@ use std::sync::Arc;
 use ferroce_memory::{AddressRange, Buffer, Change, Registry, WindowKind};
 use ferroce_proto::memory::{AccessFlags, PdId, Sge};
 use ferroce_proto::time::Instant;
+use ferroce_sync::Mutex;
 use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 
 use crate::random::Random;
-pub(super) use slow::{Ended, Failure, FailureKind};
-use slow::{HostMemory, Slow};
+use slow::Slow;
+pub(super) use slow::{Ended, Failure, FailureKind, HostMemory};
 
 /// The PD of nearly everything on a simulated host.
 pub(super) const PD: PdId = PdId(1);
@@ -42,11 +43,24 @@ pub(super) const fn unknown(key: u32) -> u32 {
 /// The regions of a host, by their index.
 #[derive(Debug)]
 pub(super) struct Regions {
-    registry: Registry,
-    slow: Slow,
+    memory: Arc<Registered>,
     /// The memory of regions before [`Regions::map`].
     none: Arc<Buffer>,
     pub(super) regions: Vec<Region>,
+}
+
+/// Registered memory as the device of a host knows it.
+#[derive(Debug)]
+pub(super) struct Registered {
+    registry: Registry,
+    slow: Mutex<Slow>,
+}
+
+impl Registered {
+    /// The memory as transports access it.
+    pub(super) fn access(&self, now: Instant) -> HostMemory<'_> {
+        HostMemory { registry: &self.registry, slow: self.slow.lock(), now }
+    }
 }
 
 #[derive(Debug)]
@@ -63,77 +77,77 @@ impl Regions {
     /// Creates a registry for about this many regions and windows.
     pub(super) fn new(seed: u64, slots: u32) -> Self {
         let none = Arc::new(Buffer::new(0).expect("the system maps a page"));
-        let registry = Registry::small(seed, slots);
-        Self { registry, slow: Slow::default(), none, regions: Vec::new() }
+        let (registry, slow) = (Registry::small(seed, slots), Mutex::default());
+        Self { memory: Arc::new(Registered { registry, slow }), none, regions: Vec::new() }
     }
 
     /// Draws whether accesses take time, and how long.
     pub(super) fn slow_down(&mut self, random: Random) {
-        self.slow = Slow::new(random);
+        *self.memory.slow.lock() = Slow::new(random);
     }
 
     /// Lets some of the accesses that take time fail.
     pub(super) fn fail_some(&mut self) {
-        self.slow.fail_some();
+        self.memory.slow.lock().fail_some();
     }
 
     /// Takes the accesses of a QP that failed after they had begun.
     pub(super) fn take_failures(&mut self, queue_pair: Qpn) -> Vec<Failure> {
-        self.slow.take_failures(queue_pair)
+        self.memory.slow.lock().take_failures(queue_pair)
     }
 
     /// Number of accesses of a QP that have not finished.
     pub(super) fn unfinished(&self, queue_pair: Qpn) -> usize {
-        self.slow.unfinished(queue_pair)
+        self.memory.slow.lock().unfinished(queue_pair)
     }
 
     /// The QPs whose accesses have not finished.
-    pub(super) fn accessors(&self) -> impl Iterator<Item = Qpn> {
-        self.slow.open().map(|(queue_pair, _)| queue_pair)
+    pub(super) fn accessors(&self) -> Vec<Qpn> {
+        self.memory.slow.lock().open().map(|(queue_pair, _)| queue_pair).collect()
     }
 
     /// Whether an access to a region has not finished. One through a window may be to any region.
     pub(super) fn is_accessed(&self, region: usize) -> bool {
         let is_region = |key| self.regions.iter().any(|region| region.key.0 == key);
         let wanted = self.regions[region].key.0;
-        self.slow.open().any(|(_, key)| key == wanted || !is_region(key))
+        self.memory.slow.lock().open().any(|(_, key)| key == wanted || !is_region(key))
     }
 
-    /// The memory as transports access it.
-    pub(super) fn access(&mut self, now: Instant) -> HostMemory<'_> {
-        HostMemory { registry: &self.registry, slow: &mut self.slow, now }
+    /// The memory as the device of the host knows it.
+    pub(super) fn registered(&self) -> &Arc<Registered> {
+        &self.memory
     }
 
     /// The regions and windows.
     pub(super) fn registry(&self) -> &Registry {
-        &self.registry
+        &self.memory.registry
     }
 
     /// How many accesses took time: the number in the last token.
     pub(super) fn begun(&self) -> u64 {
-        self.slow.begun
+        self.memory.slow.lock().begun
     }
 
     /// How many of these read the payload of a request.
     #[cfg(test)]
     pub(super) fn payloads_begun(&self) -> u64 {
-        self.slow.payloads
+        self.memory.slow.lock().payloads
     }
 
     /// When the next access finishes.
     pub(super) fn next_finish(&self) -> Option<Instant> {
-        self.slow.next_finish()
+        self.memory.slow.lock().next_finish()
     }
 
     /// Finishes the next access that is due.
     pub(super) fn finish(&mut self, now: Instant) -> Option<Ended> {
-        self.slow.finish(now, &self.registry)
+        self.memory.slow.lock().finish(now, self.registry())
     }
 
     /// Adds a region, which has no memory until [`Regions::map`], and returns its index.
     pub(super) fn add(&mut self, bytes: Vec<u8>, pd: PdId, access: AccessFlags) -> usize {
         let iova = VirtualAddress(BASE);
-        let keys = self.registry.register_buffer(pd, &self.none, 0, 0, iova, access);
+        let keys = self.registry().register_buffer(pd, &self.none, 0, 0, iova, access);
         // A program with more regions than slots gets keys that are not valid, which the verification reports.
         let key = keys.map_or(LKey(0), |keys| keys.lkey);
         self.regions.push(Region { key, bytes, mapped: None, length: 0 });
@@ -142,7 +156,7 @@ impl Regions {
 
     /// Adds an unbound window and returns its key.
     pub(super) fn add_window(&mut self, kind: WindowKind) -> RKey {
-        self.registry.allocate_window(PD, kind).unwrap_or_default()
+        self.registry().allocate_window(PD, kind).unwrap_or_default()
     }
 
     /// Returns the lkey of a region.
@@ -168,7 +182,7 @@ impl Regions {
             let _ = buffer.write(offset, &bytes);
             let translation = Some((range, VirtualAddress(BASE)));
             let change = Change { translation, ..Change::default() };
-            let _ = self.registry.reregister(region.key, change);
+            let _ = self.memory.registry.reregister(region.key, change);
             (region.length, region.mapped) = (bytes.len(), Some((Arc::clone(&buffer), offset)));
             offset += bytes.len().next_multiple_of(64);
         }
@@ -179,7 +193,7 @@ impl Regions {
         let buffer = Arc::new(Buffer::new(bytes.len()).expect("the system maps a few pages"));
         let _ = buffer.write(0, bytes);
         let (iova, length) = (VirtualAddress(BASE), bytes.len());
-        let keys = self.registry.register_buffer(pd, &buffer, 0, length, iova, access);
+        let keys = self.registry().register_buffer(pd, &buffer, 0, length, iova, access);
         let key = keys.map_or(LKey(0), |keys| keys.lkey);
         self.regions.push(Region { key, bytes: Vec::new(), mapped: Some((buffer, 0)), length });
         self.regions.len() - 1
@@ -188,12 +202,12 @@ impl Regions {
     /// Deregisters a region, and unbinds its windows. Its memory stays, to show later accesses.
     pub(super) fn deregister(&mut self, region: usize) {
         // An error means that it is deregistered already.
-        let _ = self.registry.revoke(self.regions[region].key);
+        let _ = self.registry().revoke(self.regions[region].key);
     }
 
     /// Lets accesses to a part of a region fail, as if the program had unmapped it.
     pub(super) fn unmap(&mut self, region: usize, at: usize, length: usize) {
-        let _ = self.registry.mark_unmapped(self.regions[region].key, at as u64, length as u64);
+        let _ = self.registry().mark_unmapped(self.regions[region].key, at as u64, length as u64);
     }
 
     /// Reads the memory of a region as the program does.

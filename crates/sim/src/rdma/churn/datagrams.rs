@@ -229,11 +229,7 @@ impl Member {
         let attach = one.attached;
         let members = fabric.with_host(id, |host, _| {
             let gid = Gid::from_ip(address.into());
-            let datagram = host.endpoints[index].qp.as_mut().and_then(|qp| qp.datagram());
-            let changed = datagram.is_some_and(|one| match attach {
-                true => one.attach(gid).is_ok(),
-                false => one.detach(gid),
-            });
+            let changed = host.endpoints[index].set_member(gid, attach);
             debug_assert!(changed, "{address} of endpoint {index}");
             let members = host.groups.entry(address).or_default();
             members.retain(|&one| one != index);

@@ -90,6 +90,7 @@ pub(super) fn run<T: EventLog>(simulation: &Simulation, event_log: T) -> (Summar
         host.received.limit = Some(64 << 10 << random.below(5));
         host.memory.slow_down(memory.substream(index as u64));
         host.memory.fail_some();
+        host.use_windows();
         host.memory.map();
         churn.pools.push(Pool::new(&mut host.memory, workload.largest));
         for srq in [RC_SRQ].into_iter().chain(XRC_SRQS) {
@@ -161,8 +162,8 @@ impl<T: EventLog> Churn<'_, T> {
             }
             let Some(host) = self.fabric.host(id) else { continue };
             let is_destroyed =
-                |qpn: &Qpn| host.endpoints[qpn.0.wrapping_sub(FIRST_QPN) as usize].destroyed;
-            if let Some(late) = host.memory.accessors().find(is_destroyed) {
+                |qpn: &Qpn| host.endpoints[qpn.0.wrapping_sub(FIRST_QPN) as usize].destroyed();
+            if let Some(late) = host.memory.accessors().into_iter().find(is_destroyed) {
                 let what = "is destroyed, but an access of it is unfinished";
                 self.violations.push(format!("host {number}: {late:?} {what}"));
             }
@@ -234,13 +235,13 @@ impl<T: EventLog> Churn<'_, T> {
                         "host {number}: {in_use} bytes of credit in use and {waiting} QPs waiting for it without a QP"
                     ));
                 }
-                if let Some(left) = host.endpoints.iter().find(|one| !one.destroyed) {
+                if let Some(left) = host.endpoints.iter().find(|one| !one.destroyed()) {
                     violations.push(format!("host {number}: not destroyed at the end: {left:?}"));
                 }
                 let late = |one: &&Endpoint| {
                     one.send_completions.len() + one.receive_completions.len() > 0
                 };
-                if let Some(one) = host.endpoints.iter().filter(|one| one.destroyed).find(late) {
+                if let Some(one) = host.endpoints.iter().filter(|one| one.destroyed()).find(late) {
                     violations.push(format!("host {number}: completions after it was destroyed: {one:?}"));
                 }
                 host.memory.collect();

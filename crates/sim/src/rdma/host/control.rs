@@ -4,25 +4,31 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use ferroce_device::Object;
 use ferroce_device::credit::Credit;
 use ferroce_proto::qp::{ModifyError, QueuePairAttributes, State};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::ud;
 use ferroce_proto::work::{ReceiveRequest, SendRequest};
 
-use super::endpoint::QpConfig;
-use super::{EndpointRq, QueuePair, RdmaHost};
+use super::endpoint::{QpConfig, Transport};
+use super::{EndpointRq, RdmaHost};
 
 impl RdmaHost {
     /// Sets how many bytes may be in flight to one receiver.
     pub(in crate::rdma) fn set_share(&mut self, share: usize) {
         self.share = share;
-        self.credit = Credit::new(share, 0);
+        self.device.credit = Credit::new(share, 0);
+    }
+
+    /// Lets packets without ACKs need room in the window of their receiver, as between processes of one host.
+    pub(in crate::rdma) fn use_windows(&mut self) {
+        self.shared.has_windows = true;
     }
 
     /// Returns the bytes of credit in use, and the number of QPs that wait for some.
     pub(in crate::rdma) fn credit(&self) -> (usize, usize) {
-        (self.credit.in_use(), self.credit.waiting())
+        (self.device.credit.in_use(), self.device.credit.waiting())
     }
 
     /// Creates a QP in RESET, and returns the index of its endpoint. The number of a destroyed QP is not used again.
@@ -30,7 +36,9 @@ impl RdmaHost {
         let index = self.add_endpoint(Ipv4Addr::UNSPECIFIED, rq);
         let mut settings = config.settings.clone();
         settings.number = super::qpn(index);
-        self.endpoints[index].qp = Some(QueuePair::new(settings));
+        let mut served = self.endpoints[index].lock();
+        served.queue_pair.endpoint = Transport::new(settings);
+        served.is_open = true;
         index
     }
 
@@ -41,53 +49,48 @@ impl RdmaHost {
         peer: Ipv4Addr,
         config: &QpConfig,
     ) -> Result<(), ModifyError> {
-        self.interrupt_turn();
         let endpoint = &mut self.endpoints[index];
         endpoint.peer = peer;
-        let Some(qp) = &mut endpoint.qp else { return Ok(()) };
-        config.connect(qp)
+        let mut served = endpoint.lock();
+        served.set_peer(peer);
+        config.connect(&mut served.queue_pair.endpoint)
     }
 
     /// Changes a QP to RESET, which discards its requests and completions (IBA 10.3.1.1), or to ERR.
     pub(in crate::rdma) fn change(&mut self, index: usize, to: State) {
-        self.interrupt_turn();
         let endpoint = &mut self.endpoints[index];
-        let Some(qp) = &mut endpoint.qp else { return };
+        let mut served = endpoint.core.state().lock();
+        let change = QueuePairAttributes { state: Some(to), ..QueuePairAttributes::default() };
         // Possible in every state.
-        let _ =
-            qp.modify(&QueuePairAttributes { state: Some(to), ..QueuePairAttributes::default() });
+        let _ = served.queue_pair.endpoint.modify(&change);
         if to == State::Reset {
+            served.queue_pair.disconnect();
+            (served.sent, served.received) = (Vec::new(), Vec::new());
             if let EndpointRq::Own(queue) = &mut endpoint.rq {
                 *queue = ReceiveQueue::new(queue.capacity());
             }
             endpoint.send_completions.clear();
             endpoint.receive_completions.clear();
         }
+        drop(served);
         // As in the engine: its credit is returned when it is served.
-        self.schedule.push(Arc::clone(&endpoint.core));
+        self.device.schedule.push(Arc::clone(&endpoint.core));
         self.update(index);
     }
 
     /// Destroys a QP.
     pub(in crate::rdma) fn destroy(&mut self, index: usize) {
-        self.interrupt_turn();
-        let Self { endpoints, credit, schedule, memory, .. } = self;
-        let endpoint = &mut endpoints[index];
-        if !std::mem::replace(&mut endpoint.destroyed, true) {
-            credit.leave(&endpoint.core, &mut endpoint.membership, schedule);
-            memory.registry().forget_queue_pair(super::qpn(index));
+        let endpoint = &self.endpoints[index];
+        let mut served = endpoint.lock();
+        if !served.queue_pair.destroyed {
+            self.device.forget(&endpoint.core, &mut served.queue_pair);
+            self.memory.registry().forget_queue_pair(super::qpn(index));
         }
     }
 
     /// Posts send requests. Returns how many were accepted.
     pub(in crate::rdma) fn post(&mut self, index: usize, work: Vec<SendRequest>) -> usize {
-        self.interrupt_turn();
-        let endpoint = &mut self.endpoints[index];
-        let Some(qp) = &mut endpoint.qp else { return 0 };
-        let accepted = work.into_iter().take_while(|one| qp.post_send(one.clone()).is_ok()).count();
-        self.schedule.push(Arc::clone(&endpoint.core));
-        self.update(index);
-        accepted
+        self.post_all(index, work, |qp, one| qp.post_send(one).is_ok())
     }
 
     /// Posts requests of a UD QP. Returns how many were accepted.
@@ -96,12 +99,22 @@ impl RdmaHost {
         index: usize,
         work: Vec<ud::SendRequest<Ipv4Addr>>,
     ) -> usize {
-        self.interrupt_turn();
-        let endpoint = &mut self.endpoints[index];
-        let Some(qp) = &mut endpoint.qp else { return 0 };
-        let accepted = work.into_iter().take_while(|one| qp.post_datagram(one.clone()).is_ok());
+        self.post_all(index, work, |qp, one| qp.post_datagram(one).is_ok())
+    }
+
+    fn post_all<T>(
+        &mut self,
+        index: usize,
+        work: Vec<T>,
+        post: impl Fn(&mut Transport, T) -> bool,
+    ) -> usize {
+        let core = Arc::clone(&self.endpoints[index].core);
+        let mut served = core.state().lock();
+        let qp = &mut served.queue_pair.endpoint;
+        let accepted = work.into_iter().map(|one| post(qp, one)).take_while(|posted| *posted);
         let accepted = accepted.count();
-        self.schedule.push(Arc::clone(&endpoint.core));
+        drop(served);
+        self.device.schedule.push(core);
         self.update(index);
         accepted
     }
@@ -109,7 +122,7 @@ impl RdmaHost {
     /// Posts a receive request to the RQ of an endpoint. Returns whether it was accepted.
     pub(in crate::rdma) fn post_receive(&mut self, index: usize, request: ReceiveRequest) -> bool {
         let endpoint = &mut self.endpoints[index];
-        let permitted = endpoint.qp.as_ref().is_some_and(|qp| qp.permits_receive().is_allowed());
+        let permitted = endpoint.lock().queue_pair.endpoint.permits_receive().is_allowed();
         match &mut endpoint.rq {
             EndpointRq::Own(queue) if permitted => queue.post(request).is_ok(),
             _ => false,

@@ -3,30 +3,29 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use ferroce_device::credit::Receiver;
 use ferroce_device::schedule::Schedule;
-use ferroce_device::{Marks, Membership, Schedulable};
-use ferroce_proto::budget::Budget;
+use ferroce_device::{Object, QueuePair, Schedulable};
 use ferroce_proto::congestion::Congestion;
-use ferroce_proto::endpoint::{OutboundPacket, Settings};
-use ferroce_proto::memory::Memory;
+use ferroce_proto::endpoint::Settings;
 use ferroce_proto::qp::{
-    AckTimeout, AddressVector, AttributeMask, Capabilities, ModifyError, PathMtu,
+    AckTimeout, AddressVector, AttributeMask, Capabilities, Fault, ModifyError, PathMtu,
     QueuePairAttributes, RnrRetry, RnrTimer, ServiceType, State, rule,
 };
 use ferroce_proto::receive::ReceiveQueue;
-use ferroce_proto::time::Instant;
 use ferroce_proto::ud;
 use ferroce_proto::work::{Completion, SendRequest};
+use ferroce_sync::MutexGuard;
 use ferroce_wire::address::Gid;
-use ferroce_wire::number::{PKey, Psn, Qpn};
+use ferroce_wire::number::{PKey, Psn, Qpn, SrqNumber};
 
+use super::Srq;
 use super::poster::Poster;
-use crate::rdma::layout::XRC_DOMAIN;
+use super::shared::{Core, Served};
+use crate::rdma::layout::{FIRST_SRQN, XRC_DOMAIN};
 use crate::rdma::memory::{PD, REMOTE};
 
-/// A QP whose datagrams are routed by the address of a host.
-pub(in crate::rdma) type QueuePair = ferroce_proto::endpoint::Endpoint<Ipv4Addr>;
+/// The transport of a QP whose datagrams are routed by the address of a host.
+pub(in crate::rdma) type Transport = ferroce_proto::endpoint::Endpoint<Ipv4Addr>;
 
 /// How a QP is created and connected.
 #[derive(Clone, Debug)]
@@ -82,8 +81,8 @@ impl QpConfig {
     }
 
     /// Creates the QP, and connects it.
-    pub(in crate::rdma) fn build(&self) -> QueuePair {
-        let mut qp = QueuePair::new(self.settings.clone());
+    pub(in crate::rdma) fn build(&self) -> Transport {
+        let mut qp = Transport::new(self.settings.clone());
         if let (Some(group), Some(datagram)) = (self.group, qp.datagram()) {
             // The capacity is one group.
             let _ = datagram.attach(Gid::from_ip(group.into()));
@@ -94,7 +93,7 @@ impl QpConfig {
     }
 
     /// Changes a QP from RESET to RTS, with the attributes that each transition accepts.
-    pub(in crate::rdma) fn connect(&self, qp: &mut QueuePair) -> Result<(), ModifyError> {
+    pub(in crate::rdma) fn connect(&self, qp: &mut Transport) -> Result<(), ModifyError> {
         for to in [State::Init, State::ReadyToReceive, State::ReadyToSend] {
             let mut change = self.attributes;
             if let Some(rule) = rule(self.settings.service, qp.state(), to) {
@@ -118,6 +117,22 @@ pub(in crate::rdma) enum EndpointRq {
     Xrc,
 }
 
+impl EndpointRq {
+    /// The queue for a packet that names an SRQ, or none.
+    pub(super) fn queue<'a>(
+        &'a mut self,
+        srqs: &'a mut [Srq],
+        named: Option<SrqNumber>,
+    ) -> Option<&'a mut ReceiveQueue> {
+        let index = match self {
+            Self::Own(queue) => return Some(queue),
+            Self::Shared(index) => *index,
+            Self::Xrc => named?.0.wrapping_sub(FIRST_SRQN) as usize,
+        };
+        srqs.get_mut(index).map(|shared| &mut shared.queue)
+    }
+}
+
 /// The work requests that an endpoint posts.
 #[derive(Debug)]
 pub(in crate::rdma) enum Work {
@@ -134,39 +149,9 @@ pub(in crate::rdma) struct PendingSetup {
     pub(in crate::rdma) work: Work,
 }
 
-/// The handle of a QP in the device core.
-#[derive(Debug)]
-pub(in crate::rdma) struct Core {
-    number: Qpn,
-    marks: Marks,
-}
-
-impl Core {
-    pub(in crate::rdma) fn new(number: Qpn) -> Arc<Self> {
-        Arc::new(Self { number, marks: Marks::default() })
-    }
-}
-
-impl Schedulable for Core {
-    fn number(&self) -> Qpn {
-        self.number
-    }
-
-    fn marks(&self) -> &Marks {
-        &self.marks
-    }
-}
-
 #[derive(Debug)]
 pub(in crate::rdma) struct Endpoint {
     pub(in crate::rdma) core: Arc<Core>,
-    pub(super) membership: Membership,
-    /// Nothing may complete any more.
-    pub(in crate::rdma) destroyed: bool,
-    /// It waits for credit, which other QPs may return.
-    pub(super) awaits_credit: bool,
-    /// `None` until it is connected.
-    pub(in crate::rdma) qp: Option<QueuePair>,
     pub(in crate::rdma) rq: EndpointRq,
     pub(in crate::rdma) peer: Ipv4Addr,
     pub(in crate::rdma) pending: Option<Box<PendingSetup>>,
@@ -184,10 +169,6 @@ impl Endpoint {
     pub(in crate::rdma) fn new(number: Qpn, peer: Ipv4Addr, rq: EndpointRq) -> Self {
         Self {
             core: Core::new(number),
-            membership: Membership::default(),
-            destroyed: false,
-            awaits_credit: false,
-            qp: None,
             rq,
             peer,
             pending: None,
@@ -199,83 +180,64 @@ impl Endpoint {
         }
     }
 
-    /// Returns the next packet.
-    pub(super) fn poll_transmit(
-        &mut self,
-        now: Instant,
-        budget: &mut Budget,
-        memory: &mut impl Memory,
-    ) -> Option<OutboundPacket<'_, Ipv4Addr>> {
-        self.qp.as_mut()?.poll_transmit(now, budget, memory)
+    /// The QP, under its lock.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Served> {
+        self.core.state().lock()
     }
 
-    /// The process that its packets go to, if they are acknowledged.
-    pub(super) fn receiver(&self) -> Option<Receiver> {
-        let service = self.qp.as_ref()?.settings().service;
-        let acknowledged =
-            !matches!(service, ServiceType::UnreliableConnection | ServiceType::UnreliableDatagram);
-        let connected = !matches!(self.state(), State::Reset | State::Init);
-        (acknowledged && connected).then(|| Receiver { host: self.peer.into(), slot: 0 })
-    }
-
-    /// Returns when the QP's timer expires or the next list is posted.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let post = self.poster.as_ref().and_then(|poster| poster.due());
-        [self.qp_timeout(), post].into_iter().flatten().min()
-    }
-
-    fn qp_timeout(&self) -> Option<Instant> {
-        self.qp.as_ref()?.poll_timeout()
-    }
-
-    /// Handles what is due. Returns whether the QP may have a packet to send, and does not hold it back.
-    pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
-        let expired = self.qp_timeout().is_some_and(|deadline| deadline <= now);
-        let Some(qp) = &mut self.qp else { return false };
-        if expired {
-            qp.handle_timeout(now);
-        }
-        let rings = self.poster.as_mut().is_some_and(|poster| poster.post_due(now, qp));
-        self.collect();
-        expired || rings
-    }
-
-    /// The QP is polled for packets, so nothing is held back.
-    pub(super) fn release(&mut self) {
-        if let Some(poster) = &mut self.poster {
-            poster.release();
-        }
+    /// Whether it was destroyed: nothing may complete any more.
+    pub(in crate::rdma) fn destroyed(&self) -> bool {
+        self.lock().queue_pair.destroyed
     }
 
     /// Returns how many requests are held back although nothing will send them: neither is the QP to be polled, nor is
     /// an ACK due, an access to memory unfinished or a timer armed, so they would wait for another call of the program.
     pub(in crate::rdma) fn stranded(&self) -> Option<usize> {
-        let held = self.poster.as_ref()?.waiting();
+        let QueuePair { endpoint, doorbell, membership, .. } = &self.lock().queue_pair;
+        let held = doorbell.requests();
         // In the error state, they were flushed.
-        if held == 0 || self.core.marks.is_queued() || self.awaits_credit || self.send_stopped() {
+        let stopped = matches!(endpoint.state(), State::Error | State::SendQueueError);
+        let marks = self.core.marks();
+        if held == 0 || stopped || marks.is_queued() || marks.waits() {
             return None;
         }
-        let timed = self.qp_timeout().is_some_and(|deadline| self.membership.is_armed(deadline));
-        let acknowledged = self.qp.as_ref().is_some_and(QueuePair::awaits_ack);
-        let bounded = timed || acknowledged || self.unfinished() > 0;
+        let timed = endpoint.poll_timeout().is_some_and(|deadline| membership.is_armed(deadline));
+        let bounded = timed || endpoint.awaits_ack() || endpoint.unfinished() > 0;
         Some(held).filter(|_| !bounded)
     }
 
     /// Panics if the QP has something to send and nothing will serve it.
     pub(super) fn check_served(&self) {
-        let Some(qp) = self.qp.as_ref().filter(|_| !self.destroyed) else { return };
-        let awaits = qp.awaits_ack() || qp.unfinished() > 0;
-        let (pending, timeout) = (qp.pending(), qp.poll_timeout());
-        Schedule::check_served(&self.core, &self.membership, pending, timeout, awaits);
+        let served = self.lock();
+        let QueuePair { endpoint, membership, destroyed, .. } = &served.queue_pair;
+        if served.is_open && !destroyed {
+            let awaits = endpoint.awaits_ack() || endpoint.unfinished() > 0;
+            let (pending, timeout) = (endpoint.pending(), endpoint.poll_timeout());
+            Schedule::check_served(&self.core, membership, pending, timeout, awaits);
+        }
     }
 
     /// Number of accesses to memory that have not finished.
     pub(in crate::rdma) fn unfinished(&self) -> usize {
-        self.qp.as_ref().map_or(0, QueuePair::unfinished)
+        self.lock().queue_pair.endpoint.unfinished()
+    }
+
+    /// Attaches a UD QP to a multicast group, or detaches it. Returns whether that was possible.
+    pub(in crate::rdma) fn set_member(&self, group: Gid, attach: bool) -> bool {
+        let mut served = self.lock();
+        served.queue_pair.endpoint.datagram().is_some_and(|one| match attach {
+            true => one.attach(group).is_ok(),
+            false => one.detach(group),
+        })
+    }
+
+    /// Where the QP failed.
+    pub(in crate::rdma) fn fault(&self) -> Option<Fault> {
+        self.lock().queue_pair.endpoint.fault()
     }
 
     fn state(&self) -> State {
-        self.qp.as_ref().map_or(State::Reset, QueuePair::state)
+        self.lock().queue_pair.endpoint.state()
     }
 
     /// Whether the QP is in the error state, and not only its SQ.
@@ -288,25 +250,15 @@ impl Endpoint {
         matches!(self.state(), State::Error | State::SendQueueError)
     }
 
-    /// Moves the QP to the error state.
-    pub(super) fn close(&mut self) {
-        if let Some(qp) = &mut self.qp {
-            let change =
-                QueuePairAttributes { state: Some(State::Error), ..QueuePairAttributes::default() };
-            // Possible in every state.
-            let _ = qp.modify(&change);
-        }
-    }
-
-    /// Collects the completions. In the error state, requests in its own RQ are flushed (IBA 10.3.1.7).
+    /// Collects what the device has published. In the error state, requests in its own RQ are flushed (IBA 10.3.1.7).
     pub(super) fn collect(&mut self) {
-        let Some(qp) = self.qp.as_mut().filter(|_| !self.destroyed) else { return };
-        self.send_completions.extend(std::iter::from_fn(|| qp.poll_send_completion()));
-        self.receive_completions.extend(std::iter::from_fn(|| qp.poll_receive_completion()));
-        // The state is current only after this.
-        while qp.poll_event().is_some() {}
-        if let EndpointRq::Own(queue) = &mut self.rq {
-            self.receive_completions.extend(std::iter::from_fn(|| qp.flush_receive(queue)));
+        let Self { core, rq, send_completions, receive_completions, .. } = self;
+        let mut served = core.state().lock();
+        send_completions.append(&mut served.sent);
+        receive_completions.append(&mut served.received);
+        if let (EndpointRq::Own(queue), false) = (rq, served.queue_pair.destroyed) {
+            let endpoint = &served.queue_pair.endpoint;
+            receive_completions.extend(std::iter::from_fn(|| endpoint.flush_receive(queue)));
         }
     }
 }

@@ -4,33 +4,34 @@ mod buffer;
 mod control;
 mod endpoint;
 mod poster;
+mod shared;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferroce_device::Schedulable;
-use ferroce_device::credit::Credit;
-use ferroce_device::schedule::Schedule;
+use ferroce_device::credit::Receiver;
+use ferroce_device::credit::probe::{self, Message};
+use ferroce_device::{Device, Host as _, Object, QueuePair};
 use ferroce_proto::budget::Budget;
 use ferroce_proto::endpoint::InboundPacket;
 use ferroce_proto::held::HeldPacket;
 use ferroce_proto::memory::{Finished, PayloadRead};
+use ferroce_proto::qp::{QueuePairAttributes, State};
 use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
 use ferroce_proto::time::Instant;
-use ferroce_proto::transmit::EncodeError;
 use ferroce_proto::ud;
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Psn, Qpn, RKey};
-use ferroce_wire::packet::Packet;
 
 use buffer::ReceiveBuffer;
-pub(super) use endpoint::{Core, Endpoint, EndpointRq, PendingSetup, QpConfig, QueuePair, Work};
+pub(super) use endpoint::{Endpoint, EndpointRq, PendingSetup, QpConfig, Transport, Work};
 use poster::Poster;
+use shared::{Shared, Wire};
 
-use super::frame::{ReceivedPacket, emit};
-use super::layout::{FIRST_QPN, FIRST_SRQN, qpn};
+use super::frame::ReceivedPacket;
+use super::layout::{FIRST_QPN, qpn};
 use super::management::{Management, QpControl};
 use super::memory::{Ended, Regions};
 use crate::host::{Destination, Host};
@@ -84,26 +85,15 @@ pub(super) struct RdmaHost {
     pub(super) share: usize,
     /// The end of the current batch.
     batch_ends: Option<Instant>,
-    schedule: Schedule<Arc<Core>>,
-    credit: Credit<Arc<Core>, ()>,
-    /// The QP that is served.
-    turn: Option<Turn>,
-    buffer: Vec<u8>,
-}
-
-/// The packets that a QP sends before others are served.
-#[derive(Debug)]
-struct Turn {
-    index: usize,
-    budget: Budget,
-    packets: usize,
+    /// When the programs of endpoints post their next list.
+    posts: BTreeSet<(Instant, usize)>,
+    device: Device<Shared>,
+    shared: Shared,
+    wire: Wire,
 }
 
 /// The credit towards one receiver, if it does not matter.
 const UNLIMITED_SHARE: usize = 1 << 40;
-
-/// The most packets of a turn, as in the engine.
-const TURN: usize = 16;
 
 /// The QPs of a host that are checked after each event.
 const MAX_CHECKED: usize = 16;
@@ -112,6 +102,7 @@ impl RdmaHost {
     pub(super) fn new(address: Ipv4Addr, memory: Regions) -> Self {
         Self {
             address,
+            shared: Shared::new(Arc::clone(memory.registered())),
             memory,
             endpoints: Vec::new(),
             srqs: Vec::new(),
@@ -125,26 +116,25 @@ impl RdmaHost {
             received: ReceiveBuffer::default(),
             share: UNLIMITED_SHARE,
             batch_ends: None,
-            schedule: Schedule::default(),
-            credit: Credit::new(UNLIMITED_SHARE, 0),
-            turn: None,
-            buffer: vec![0; 8192],
+            posts: BTreeSet::new(),
+            device: Device::new(UNLIMITED_SHARE, 0),
+            wire: Wire::new(address),
         }
     }
 
     /// Adds an endpoint and returns its index, from which [`super::layout::qpn`] derives its QPN.
     pub(super) fn add_endpoint(&mut self, peer: Ipv4Addr, rq: EndpointRq) -> usize {
-        self.endpoints.push(Endpoint::new(qpn(self.endpoints.len()), peer, rq));
+        let endpoint = Endpoint::new(qpn(self.endpoints.len()), peer, rq);
+        self.shared.queue_pairs.push(Arc::clone(&endpoint.core));
+        self.endpoints.push(endpoint);
         self.endpoints.len() - 1
     }
 
     /// Passes a packet to the QP of an endpoint.
     fn deliver(&mut self, now: Instant, index: usize, received: &ReceivedPacket<'_>) {
         let Some(endpoint) = self.endpoints.get_mut(index) else { return };
-        if endpoint.destroyed {
-            // As in the engine, which finds a QP by its number until the call that destroys it returns.
-            return self.update(index);
-        }
+        let is_open = endpoint.lock().is_open;
+        endpoint.packet_received |= is_open;
         let packet = &received.packet;
         let envelope = ud::Envelope {
             destination: Gid::from_ip(Ipv4Addr::from(received.ip.destination.0).into()),
@@ -157,30 +147,25 @@ impl RdmaHost {
             marked: received.marked,
             envelope: &envelope,
         };
-        endpoint.packet_received |= endpoint.qp.is_some();
         self.deliver_packet(index, &inbound);
     }
 
     /// Passes a packet to the QP of an endpoint, with the receive queue that it names.
     fn deliver_packet(&mut self, index: usize, inbound: &InboundPacket<'_>) {
         let endpoint = &mut self.endpoints[index];
-        let queue = match (&mut endpoint.rq, inbound.packet.extensions.xrceth) {
-            (EndpointRq::Own(queue), _) => Some(queue),
-            (EndpointRq::Shared(index), _) => {
-                self.srqs.get_mut(*index).map(|shared| &mut shared.queue)
-            }
-            (EndpointRq::Xrc, Some(header)) => {
-                let named = header.receive_queue.0.wrapping_sub(FIRST_SRQN) as usize;
-                self.srqs.get_mut(named).map(|shared| &mut shared.queue)
-            }
-            (EndpointRq::Xrc, None) => None,
-        };
-        let Some(qp) = &mut endpoint.qp else { return };
-        qp.handle_packet(inbound, queue, &mut self.memory.access(inbound.time));
-        let (core, pending) = (&endpoint.core, qp.pending());
-        self.schedule.received(core, pending);
-        self.schedule.set_timer(core, &mut endpoint.membership, qp.poll_timeout());
-        self.update(index);
+        let core = Arc::clone(&endpoint.core);
+        let mut served = core.state().lock();
+        if !served.is_open || served.queue_pair.destroyed {
+            return;
+        }
+        let named = inbound.packet.extensions.xrceth.map(|header| header.receive_queue);
+        let queue = endpoint.rq.queue(&mut self.srqs, named);
+        let mut memory = self.shared.memory.access(inbound.time);
+        served.queue_pair.endpoint.handle_packet(inbound, queue, &mut memory);
+        drop(memory);
+        self.device.received(&self.shared, &core, &mut served, inbound.time);
+        drop(served);
+        self.collect();
         for shared in &mut self.srqs {
             shared.limit_events += u32::from(shared.queue.poll_limit());
         }
@@ -192,20 +177,21 @@ impl RdmaHost {
             let (Ended::Access(Finished { queue_pair, .. })
             | Ended::Read(PayloadRead { queue_pair, .. })) = ended;
             let index = queue_pair.0.wrapping_sub(FIRST_QPN) as usize;
-            let Some(endpoint) = self.endpoints.get_mut(index) else { continue };
-            let Some(qp) = endpoint.qp.as_mut().filter(|_| !endpoint.destroyed) else { continue };
+            let Some(core) = self.shared.queue_pairs.get(index).cloned() else { continue };
+            let mut served = core.state().lock();
+            let QueuePair { endpoint, destroyed, .. } = &mut served.queue_pair;
+            if *destroyed {
+                continue;
+            }
             match ended {
                 Ended::Access(finished) => {
-                    let queue = match &mut endpoint.rq {
-                        EndpointRq::Own(queue) => Some(queue),
-                        EndpointRq::Shared(at) => self.srqs.get_mut(*at).map(|one| &mut one.queue),
-                        EndpointRq::Xrc => None,
-                    };
-                    qp.handle_finished(&finished, queue);
+                    let queue = self.endpoints[index].rq.queue(&mut self.srqs, None);
+                    endpoint.handle_finished(&finished, queue);
                 }
-                Ended::Read(read) => qp.handle_read(read),
+                Ended::Read(read) => endpoint.handle_read(read),
             }
-            self.schedule.push(Arc::clone(&endpoint.core));
+            drop(served);
+            self.device.schedule.push(core);
             self.update(index);
             while let Some(held) = self.take_held(now, index) {
                 let inbound = InboundPacket {
@@ -221,35 +207,30 @@ impl RdmaHost {
     }
 
     fn take_held(&mut self, now: Instant, index: usize) -> Option<HeldPacket> {
-        let qp = self.endpoints[index].qp.as_mut()?;
-        qp.take_held(&self.memory.access(now))
+        let mut served = self.endpoints[index].lock();
+        served.queue_pair.endpoint.take_held(&self.shared.memory.access(now))
     }
 
     /// Returns how many requests an endpoint holds back although nothing will send them.
     pub(super) fn stranded(&self, index: usize) -> Option<usize> {
-        // A restarted host has none of its endpoints; a QP that is served is polled again.
-        let served = self.turn.as_ref().is_some_and(|turn| turn.index == index);
-        self.endpoints.get(index).filter(|_| !served)?.stranded()
+        // A restarted host has none of its endpoints.
+        self.endpoints.get(index)?.stranded()
     }
 
-    /// Collects completions and updates the credit after anything happened to a QP.
+    /// Publishes what happened to a QP, and updates its credit.
     fn update(&mut self, index: usize) {
-        let Self { endpoints, credit, schedule, .. } = self;
-        let endpoint = &mut endpoints[index];
-        endpoint.collect();
-        let Some(qp) = &mut endpoint.qp else { return };
-        let member = &mut endpoint.membership;
-        credit.update(&endpoint.core, member, qp.in_flight(), schedule);
-        if qp.has_counters() {
-            let counted = qp.take_counters();
-            qp.move_reasons_to(&mut Vec::new());
-            if counted.packet_seq_err + counted.local_ack_timeout_err > 0 {
-                credit.on_loss(member, false);
-            }
-            if counted.implied_nak_seq_err > 0 {
-                credit.on_loss(member, true);
-            }
-        }
+        let core = Arc::clone(&self.endpoints[index].core);
+        let mut served = core.state().lock();
+        let lost = self.shared.publish(&core, &mut served, Instant::ZERO).lost;
+        self.device.update(&core, &mut served.queue_pair, lost);
+        drop(served);
+        self.collect();
+    }
+
+    /// Collects the completions that the device has published.
+    fn collect(&mut self) {
+        let published = std::mem::take(&mut *self.shared.published.lock());
+        published.into_iter().for_each(|index| self.endpoints[index].collect());
     }
 
     /// Handles a frame.
@@ -267,6 +248,7 @@ impl RdmaHost {
             destination if Management::owns(destination) => {
                 self.with_management(|management, host| management.handle(now, &received, host));
             }
+            destination if probe::is_for(destination) => self.handle_probe(now, &received),
             destination => {
                 let index = destination.0.wrapping_sub(FIRST_QPN) as usize;
                 let first =
@@ -284,47 +266,31 @@ impl RdmaHost {
         }
     }
 
-    /// Begins to serve the next QP.
-    fn begin_turn(&mut self) -> Option<Turn> {
-        let index_of = |core: &Core| core.number().0.wrapping_sub(FIRST_QPN) as usize;
-        let core = loop {
-            let core = self.schedule.pop()?;
-            if !self.endpoints[index_of(&core)].destroyed {
-                break core;
+    /// Handles a probe, or the acknowledgement of one of its own.
+    fn handle_probe(&mut self, now: Instant, received: &ReceivedPacket<'_>) {
+        let source = Ipv4Addr::from(received.ip.source.0);
+        match Message::parse(&received.packet) {
+            Some(Message::Probe { number, sender }) => {
+                self.shared.push_probe((source, probe::ack(number, sender, 0)));
             }
-        };
-        let index = index_of(&core);
+            Some(Message::Ack { number, sender }) => {
+                let Device { credit, schedule } = &mut self.device;
+                let receiver = Receiver::new(source.into(), sender);
+                let next = credit.handle_probe_ack(receiver, number, now, schedule);
+                next.into_iter().for_each(|probe| self.shared.push_probe(probe));
+            }
+            None => {}
+        }
+    }
+
+    /// Posts the lists of an endpoint's program that are due. Returns whether the QP is to be served.
+    fn post_due(&mut self, now: Instant, index: usize) -> bool {
         let endpoint = &mut self.endpoints[index];
-        endpoint.release();
-        endpoint.awaits_credit = false;
-        let receiver = endpoint.receiver();
-        let member = &mut endpoint.membership;
-        let budget = self.credit.budget(&core, member, receiver, &mut self.schedule);
-        Some(Turn { index, budget, packets: 0 })
-    }
-
-    /// Ends a turn: `done` if the QP has no more packets that it may send.
-    fn end_turn(&mut self, turn: &Turn, done: bool) {
-        self.update(turn.index);
-        let Self { endpoints, credit, schedule, .. } = self;
-        let endpoint = &mut endpoints[turn.index];
-        let (core, member) = (&endpoint.core, &endpoint.membership);
-        let needs = endpoint.qp.as_ref().and_then(QueuePair::over_budget).filter(|_| done);
-        // One that does not wait may try again.
-        let again = needs.map_or(!done, |needs| !credit.wait(core, member, needs, schedule));
-        endpoint.awaits_credit = needs.is_some() && !again;
-        if again {
-            schedule.push(Arc::clone(core));
-        }
-        let deadline = endpoint.poll_timeout();
-        schedule.set_timer(&endpoint.core, &mut endpoint.membership, deadline);
-    }
-
-    /// Ends the turn that an event interrupts: the engine handles events between turns.
-    fn interrupt_turn(&mut self) {
-        if let Some(turn) = self.turn.take() {
-            self.end_turn(&turn, false);
-        }
+        let Some(mut poster) = endpoint.poster.take() else { return false };
+        let rings = poster.post_due(now, &mut endpoint.lock().queue_pair);
+        self.posts.extend(poster.due().map(|due| (due, index)));
+        endpoint.poster = Some(poster);
+        rings
     }
 
     /// Calls `act` with the management and the host, which owns it.
@@ -350,23 +316,26 @@ impl QpControl for RdmaHost {
     fn open(&mut self, now: Instant, index: usize) {
         let Some(endpoint) = self.endpoints.get_mut(index) else { return };
         let Some(pending) = &mut endpoint.pending else { return };
-        if endpoint.qp.is_some() {
+        let mut served = endpoint.core.state().lock();
+        if served.is_open {
             return;
         }
-        let qp = endpoint.qp.insert(pending.config.build());
+        served.queue_pair.endpoint = pending.config.build();
+        served.is_open = true;
+        served.set_peer(endpoint.peer);
         if let Some(group) = pending.config.group {
             self.groups.entry(group).or_default().push(index);
         }
         let window_binds = std::mem::take(&mut pending.window_binds);
         if !window_binds.is_empty() {
+            let qp = &mut served.queue_pair.endpoint;
             for request in window_binds {
                 // The SQ has capacity for all of the program.
                 let _ = qp.post_send(request);
             }
             // Binding is local: no packet is sent.
-            let nothing = qp
-                .poll_transmit(now, &mut { Budget::UNLIMITED }, &mut self.memory.access(now))
-                .is_none();
+            let mut memory = self.shared.memory.access(now);
+            let nothing = qp.poll_transmit(now, &mut { Budget::UNLIMITED }, &mut memory).is_none();
             debug_assert!(nothing);
             endpoint.bind_completions.extend(std::iter::from_fn(|| qp.poll_send_completion()));
         }
@@ -375,12 +344,13 @@ impl QpControl for RdmaHost {
     fn start(&mut self, now: Instant, index: usize) {
         let Some(endpoint) = self.endpoints.get_mut(index) else { return };
         let Some(mut pending) = endpoint.pending.take() else { return };
-        let Some(qp) = &mut endpoint.qp else { return };
         if let (Some(random), Work::Connected(work)) = (&self.posting, &mut pending.work) {
             let mut random = random.substream(index as u64);
             let poster = Poster::new(std::mem::take(work), now, &mut random);
-            endpoint.poster.insert(Box::new(poster)).post_due(now, qp);
+            endpoint.poster = Some(Box::new(poster));
         }
+        let mut served = endpoint.core.state().lock();
+        let qp = &mut served.queue_pair.endpoint;
         // The SQ has capacity for all of the program, and all lengths are valid.
         match pending.work {
             Work::Connected(work) => {
@@ -390,12 +360,17 @@ impl QpControl for RdmaHost {
                 work.into_iter().for_each(|request| _ = qp.post_datagram(request));
             }
         }
-        self.schedule.push(Arc::clone(&endpoint.core));
+        drop(served);
+        self.device.schedule.push(Arc::clone(&endpoint.core));
+        self.post_due(now, index);
     }
 
     fn close(&mut self, index: usize) {
         if let Some(endpoint) = self.endpoints.get_mut(index) {
-            endpoint.close();
+            let change =
+                QueuePairAttributes { state: Some(State::Error), ..QueuePairAttributes::default() };
+            // Possible in every state.
+            let _ = endpoint.lock().queue_pair.endpoint.modify(&change);
             self.update(index);
         }
     }
@@ -403,7 +378,6 @@ impl QpControl for RdmaHost {
 
 impl Host for RdmaHost {
     fn handle_frame(&mut self, now: Instant, bytes: &[u8]) {
-        self.interrupt_turn();
         if !self.batch.is_zero() {
             self.batch_ends.get_or_insert(now + self.batch);
             return self.received.push(bytes);
@@ -412,7 +386,6 @@ impl Host for RdmaHost {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.interrupt_turn();
         self.batch_ends = self.batch_ends.filter(|&end| now < end);
         if self.batch_ends.is_none() {
             for frame in self.received.take() {
@@ -420,21 +393,15 @@ impl Host for RdmaHost {
             }
         }
         self.finish_accesses(now);
-        while let Some((at, number)) = self.schedule.pop_timer(now) {
-            let index = number.0.wrapping_sub(FIRST_QPN) as usize;
-            let Some(endpoint) = self.endpoints.get_mut(index) else { continue };
-            if endpoint.destroyed || !endpoint.membership.take_timer(at) {
-                continue;
+        while let Some(&(due, index)) = self.posts.first().filter(|(due, _)| *due <= now) {
+            self.posts.remove(&(due, index));
+            if self.post_due(now, index) {
+                self.device.schedule.push(Arc::clone(&self.endpoints[index].core));
             }
-            if endpoint.handle_timeout(now) {
-                // Its next timer is set after it has transmitted.
-                self.schedule.push(Arc::clone(&endpoint.core));
-                self.update(index);
-            } else {
-                let deadline = endpoint.poll_timeout();
-                self.schedule.set_timer(&endpoint.core, &mut endpoint.membership, deadline);
-            }
+            self.update(index);
         }
+        self.device.run_timers(&self.shared, now);
+        self.collect();
         self.with_management(|management, host| management.handle_timeout(now, host));
     }
 
@@ -447,64 +414,29 @@ impl Host for RdmaHost {
                 return Some(Destination::Header);
             }
         }
-        self.schedule.release_owed();
-        while let Some(mut turn) = self.turn.take().or_else(|| self.begin_turn()) {
-            let endpoint = &mut self.endpoints[turn.index];
-            let (peer, memory) = (endpoint.peer, &mut self.memory.access(now));
-            let Some(outbound) = endpoint.poll_transmit(now, &mut turn.budget, memory) else {
-                self.end_turn(&turn, true);
-                continue;
-            };
-            let (to, transmit) = (outbound.route.unwrap_or(peer), outbound.transmit);
-            let (bth, extensions) = (transmit.bth, transmit.extensions);
-            let memory = self.memory.access(now);
-            let encoded = transmit.encode(&memory, &mut self.buffer);
-            let encoded = encoded.map_err(|error| (error, transmit.explain(error, &memory)));
-            let length = match encoded {
-                Ok(length) => length,
-                Err((error, reason)) => {
-                    if let (Some(qp), false) =
-                        (&mut endpoint.qp, matches!(error, EncodeError::Duplicate(_)))
-                    {
-                        let local = matches!(error, EncodeError::Local(_));
-                        qp.handle_denied(bth.psn, local, reason);
-                    }
-                    self.turn = Some(turn);
-                    continue;
-                }
-            };
-            // The frame writes the headers: skip those that `encode` wrote.
-            let headers = 12 + extensions.set().len();
-            let pad = usize::from(bth.pad);
-            let packet = Packet {
-                bth,
-                extensions,
-                payload: &self.buffer[headers..length - pad],
-                payload_len: length - pad - headers,
-                pad: &[0; 3][..pad],
-                icrc: None,
-            };
-            let port = 0xc000 | (turn.index as u16 & 0x3fff);
-            emit(&packet, self.address, to, port, out);
-            turn.packets += 1;
-            match turn.packets < TURN {
-                true => self.turn = Some(turn),
-                false => self.end_turn(&turn, false),
+        self.device.schedule.release_owed();
+        loop {
+            if let Some(mut frame) = self.wire.pop() {
+                out.append(&mut frame);
+                return Some(Destination::Header);
             }
-            return Some(Destination::Header);
+            let served = self.device.transmit_all(&mut self.wire, &self.shared, now, 1);
+            self.collect();
+            if !served && !self.device.schedule.has_ready() {
+                return None;
+            }
         }
-        None
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        if cfg!(debug_assertions) && self.turn.is_none() {
-            self.schedule.check_invariants();
-            self.credit.check_invariants();
+        if cfg!(debug_assertions) {
+            self.device.check_invariants();
             self.endpoints.iter().take(MAX_CHECKED).for_each(Endpoint::check_served);
         }
         let management = self.management.as_ref().and_then(|management| management.poll_timeout());
         let memory = self.memory.next_finish();
-        let timers = [self.schedule.next_timer(), management, self.batch_ends, memory];
+        let post = self.posts.first().map(|(due, _)| *due);
+        let timers = [self.device.next_timer(), post, management, self.batch_ends, memory];
         timers.into_iter().flatten().min()
     }
 }

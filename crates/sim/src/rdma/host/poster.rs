@@ -5,20 +5,21 @@
 mod tests;
 
 use std::collections::VecDeque;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use ferroce_proto::doorbell::{Doorbell, Ring};
+use ferroce_device::QueuePair;
+use ferroce_proto::doorbell::Ring;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::SendRequest;
 
-use super::endpoint::QueuePair;
+use super::shared::NoQueue;
 use crate::random::Random;
 
 #[derive(Debug)]
 pub(in crate::rdma) struct Poster {
     /// The lists that were not posted yet, in order.
     lists: VecDeque<(Instant, Vec<SendRequest>)>,
-    doorbell: Doorbell,
     /// Requests that were held back so far.
     pub(in crate::rdma) held: u64,
 }
@@ -36,7 +37,7 @@ impl Poster {
             let longest = if random.below(8) == 0 { 2_000_000 } else { 3_000 };
             due = due + Duration::from_nanos(random.between(1..=longest));
         }
-        Self { lists, doorbell: Doorbell::default(), held: 0 }
+        Self { lists, held: 0 }
     }
 
     /// Returns when the next list is posted.
@@ -45,7 +46,7 @@ impl Poster {
     }
 
     /// Posts the lists that are due. Returns whether the QP is to be polled for packets.
-    pub(super) fn post_due(&mut self, now: Instant, qp: &mut QueuePair) -> bool {
+    pub(super) fn post_due(&mut self, now: Instant, qp: &mut QueuePair<Ipv4Addr, NoQueue>) -> bool {
         let mut rings = false;
         while self.due().is_some_and(|due| due <= now) {
             let Some((_, list)) = self.lists.pop_front() else { break };
@@ -54,27 +55,17 @@ impl Poster {
         rings
     }
 
-    fn post(&mut self, list: Vec<SendRequest>, qp: &mut QueuePair) -> Ring {
+    fn post(&mut self, list: Vec<SendRequest>, qp: &mut QueuePair<Ipv4Addr, NoQueue>) -> Ring {
         let count = list.len();
         let bytes = list.iter().map(|request| request.data.len()).sum();
         for request in list {
             // The SQ has capacity for all of the program, and all lengths are valid.
-            let _ = qp.post_send(request);
+            let _ = qp.endpoint.post_send(request);
         }
-        let ring = self.doorbell.post(count, bytes, qp.has_unacknowledged());
+        let ring = qp.doorbell.post(count, bytes, qp.endpoint.has_unacknowledged());
         if ring == Ring::Later {
             self.held += count as u64;
         }
         ring
-    }
-
-    /// The QP is polled for packets, so nothing is held back.
-    pub(super) fn release(&mut self) {
-        self.doorbell.release();
-    }
-
-    /// Returns the number of requests since the QP was last polled.
-    pub(super) fn waiting(&self) -> usize {
-        self.doorbell.requests()
     }
 }

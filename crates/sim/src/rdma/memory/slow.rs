@@ -10,6 +10,7 @@ use ferroce_proto::memory::{
 use ferroce_proto::reason::{KeyFault, RefusedAccess};
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::SgList;
+use ferroce_sync::MutexGuard;
 use ferroce_wire::number::{Qpn, RKey};
 
 use crate::random::Random;
@@ -182,7 +183,7 @@ pub(in crate::rdma) enum Ended {
 /// The memory of a host as transports access it.
 pub(in crate::rdma) struct HostMemory<'a> {
     pub(super) registry: &'a Registry,
-    pub(super) slow: &'a mut Slow,
+    pub(super) slow: MutexGuard<'a, Slow>,
     pub(super) now: Instant,
 }
 

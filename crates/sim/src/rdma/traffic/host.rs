@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use ferroce_device::schedule::Schedule;
-use ferroce_device::{Membership, Schedulable};
+use ferroce_device::{Marks, Membership, Schedulable};
 use ferroce_proto::budget::Budget;
 use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::InboundPacket;
@@ -18,14 +18,14 @@ use ferroce_proto::work::{
     Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, SgList, Status, WorkId,
 };
 use ferroce_wire::ip::Ecn;
-use ferroce_wire::number::{Immediate, LKey};
+use ferroce_wire::number::{Immediate, LKey, Qpn};
 use ferroce_wire::packet::Packet;
 
 use super::memory::NoContents;
 use super::plan::{Gate, PlannedFlow};
 use crate::host::{Destination, Host};
 use crate::rdma::frame::{ReceivedPacket, emit_with_ecn};
-use crate::rdma::host::{Core, QpConfig, QueuePair};
+use crate::rdma::host::{QpConfig, Transport};
 use crate::rdma::layout::FIRST_QPN;
 
 /// Receive requests of each QP, for immediate data. Each is posted again as soon as it has completed.
@@ -34,15 +34,32 @@ const RECEIVES: usize = 16;
 /// The payload of every packet, shared by all hosts so that it stays in the cache.
 static ZEROS: [u8; 4096] = [0; 4096];
 
+/// A QP in the schedule.
+#[derive(Debug)]
+struct Served {
+    number: Qpn,
+    marks: Marks,
+}
+
+impl Schedulable for Served {
+    fn number(&self) -> Qpn {
+        self.number
+    }
+
+    fn marks(&self) -> &Marks {
+        &self.marks
+    }
+}
+
 /// One end of a connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    qp: QueuePair,
+    qp: Transport,
     rq: ReceiveQueue,
     peer: Ipv4Addr,
     /// The UDP source port, by which switches choose a path.
     port: u16,
-    core: Arc<Core>,
+    core: Arc<Served>,
     membership: Membership,
 }
 
@@ -53,7 +70,8 @@ impl Connection {
             // The capacity is that many.
             let _ = rq.post(ReceiveRequest { id: WorkId(id as u64), sg_list: SgList::NONE });
         }
-        let (core, membership) = (Core::new(config.settings.number), Membership::default());
+        let core = Arc::new(Served { number: config.settings.number, marks: Marks::default() });
+        let membership = Membership::default();
         Self { qp: config.build(), rq, peer, port, core, membership }
     }
 }
@@ -75,7 +93,7 @@ pub(super) struct TrafficHost {
     gates: Vec<Gate>,
     /// Flows that start at a time.
     starts: BinaryHeap<Reverse<(Instant, usize)>>,
-    schedule: Schedule<Arc<Core>>,
+    schedule: Schedule<Arc<Served>>,
     /// Flows that have completed.
     pub(super) completed: usize,
 }

@@ -63,7 +63,7 @@ impl Verifier<'_> {
             return;
         }
         let endpoint = self.endpoint(program.active);
-        let fault = endpoint.and_then(|endpoint| endpoint.qp.as_ref()?.fault());
+        let fault = endpoint.and_then(super::Endpoint::fault);
         let legitimate = match status {
             Status::RetryExceeded => out_of_reach,
             Status::Flushed => fault != Some(Fault::Requester),

@@ -1,0 +1,343 @@
+//! What the device core of a simulated host needs: its QPs, its memory, and its wire.
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use ferroce_device::credit::Receiver;
+use ferroce_device::credit::probe::ProbePacket;
+use ferroce_device::{
+    Committed, Host, Link, Loss, Marks, Object, Outgoing, Published, QueuePair, QueueTurn, Room,
+    Schedulable, State, TransmitQueue, Tx,
+};
+use ferroce_proto::qp::ServiceType;
+use ferroce_proto::time::Instant;
+use ferroce_proto::work::Completion;
+use ferroce_sync::{Mutex, PostedQueue};
+use ferroce_wire::number::{Psn, Qpn};
+use ferroce_wire::packet::{ICRC_LEN, Packet};
+
+use super::QpConfig;
+use crate::rdma::frame::emit;
+use crate::rdma::layout::FIRST_QPN;
+use crate::rdma::memory::{HostMemory, Registered};
+
+/// The frames that the wire of a host takes before it is full, as a send buffer is.
+const CAPACITY: usize = 16;
+
+/// The shared object of a QP.
+#[derive(Debug)]
+pub(in crate::rdma) struct Core {
+    number: Qpn,
+    marks: Marks,
+    state: Mutex<Served>,
+}
+
+/// A QP, and what it published since this was last collected.
+#[derive(Debug)]
+pub(in crate::rdma) struct Served {
+    pub(super) queue_pair: QueuePair<Ipv4Addr, NoQueue>,
+    /// The program has created it.
+    pub(super) is_open: bool,
+    pub(super) sent: Vec<Completion>,
+    pub(super) received: Vec<Completion>,
+}
+
+impl Core {
+    pub(super) fn new(number: Qpn) -> Arc<Self> {
+        let config = QpConfig::new(ServiceType::ReliableConnection, number, 1024, Psn(0));
+        let state = Served {
+            queue_pair: QueuePair::new(config.settings),
+            is_open: false,
+            sent: Vec::new(),
+            received: Vec::new(),
+        };
+        Arc::new(Self { number, marks: Marks::default(), state: Mutex::new(state) })
+    }
+}
+
+impl Served {
+    /// Connects it to a host.
+    pub(super) fn set_peer(&mut self, peer: Ipv4Addr) {
+        let qp = &mut self.queue_pair;
+        let acknowledged = !matches!(
+            qp.endpoint.settings().service,
+            ServiceType::UnreliableConnection | ServiceType::UnreliableDatagram
+        );
+        qp.route = Some(peer);
+        qp.receiver = acknowledged.then(|| Receiver { host: peer.into(), slot: 0 });
+    }
+}
+
+impl Schedulable for Core {
+    fn number(&self) -> Qpn {
+        self.number
+    }
+
+    fn marks(&self) -> &Marks {
+        &self.marks
+    }
+}
+
+impl Object for Core {
+    type State = Served;
+
+    fn state(&self) -> &Mutex<Served> {
+        &self.state
+    }
+}
+
+impl State for Served {
+    type Route = Ipv4Addr;
+    type Queue = NoQueue;
+
+    fn queue_pair(&mut self) -> &mut QueuePair<Ipv4Addr, NoQueue> {
+        &mut self.queue_pair
+    }
+}
+
+/// The parts of a host that its device core uses.
+#[derive(Debug)]
+pub(in crate::rdma) struct Shared {
+    pub(super) memory: Arc<Registered>,
+    pub(super) queue_pairs: Vec<Arc<Core>>,
+    posted: PostedQueue<Arc<Core>>,
+    /// Probes that are not sent yet.
+    probes: Mutex<VecDeque<ProbePacket<Ipv4Addr>>>,
+    /// Packets without ACKs need room in the window of their receiver, as between processes of one host.
+    pub(super) has_windows: bool,
+    /// The QPs that have published something.
+    pub(super) published: Mutex<Vec<usize>>,
+}
+
+impl Shared {
+    pub(super) fn new(memory: Arc<Registered>) -> Self {
+        Self {
+            memory,
+            queue_pairs: Vec::new(),
+            posted: PostedQueue::default(),
+            probes: Mutex::default(),
+            has_windows: false,
+            published: Mutex::default(),
+        }
+    }
+}
+
+/// The index of the endpoint with this QPN.
+pub(super) fn index_of(number: Qpn) -> usize {
+    number.0.wrapping_sub(FIRST_QPN) as usize
+}
+
+impl Host for Shared {
+    type Handle = Arc<Core>;
+    type State = Served;
+    type Route = Ipv4Addr;
+    type Queue = NoQueue;
+    type Memory<'a> = HostMemory<'a>;
+
+    fn memory(&self, now: Instant) -> HostMemory<'_> {
+        self.memory.access(now)
+    }
+
+    fn queue_pair(&self, number: Qpn) -> Option<Arc<Core>> {
+        self.queue_pairs.get(index_of(number)).cloned()
+    }
+
+    fn posted(&self) -> &PostedQueue<Arc<Core>> {
+        &self.posted
+    }
+
+    fn is_awaited(&self) -> bool {
+        false
+    }
+
+    fn is_captured(&self) -> bool {
+        false
+    }
+
+    fn begin_turn(&self, _: &mut Served, _: Instant) {}
+
+    fn publish(&self, core: &Arc<Core>, served: &mut Served, _: Instant) -> Published {
+        let Served { queue_pair: QueuePair { endpoint, destroyed, .. }, sent, received, .. } =
+            served;
+        let mut published = Published::default();
+        if *destroyed {
+            return published;
+        }
+        sent.extend(std::iter::from_fn(|| endpoint.poll_send_completion()));
+        received.extend(std::iter::from_fn(|| endpoint.poll_receive_completion()));
+        published.some = !sent.is_empty() || !received.is_empty();
+        // The state is current only after this.
+        while endpoint.poll_event().is_some() {}
+        if endpoint.has_counters() {
+            let counted = endpoint.take_counters();
+            endpoint.move_reasons_to(&mut Vec::new());
+            published.lost = Loss {
+                requests: counted.packet_seq_err + counted.local_ack_timeout_err > 0,
+                responses: counted.implied_nak_seq_err > 0,
+            };
+        }
+        let mut list = self.published.lock();
+        let index = index_of(core.number);
+        if list.last() != Some(&index) {
+            list.push(index);
+        }
+        published
+    }
+
+    fn local_receiver(&self, served: &Served) -> Option<(Receiver, Ipv4Addr)> {
+        if !self.has_windows {
+            return None;
+        }
+        let (destination, route) = served.queue_pair.endpoint.next_unacknowledged()?;
+        let host = route.or(served.queue_pair.route)?;
+        (destination != Qpn::MULTICAST).then(|| (Receiver::new(host.into(), destination), host))
+    }
+
+    fn datagram_queue(
+        &self,
+        _: &Served,
+        _: (Receiver, Ipv4Addr),
+        _: Option<NoQueue>,
+    ) -> Option<NoQueue> {
+        None
+    }
+
+    fn next_own(&self, _: u64) -> Option<(Ipv4Addr, Box<[u8]>)> {
+        self.probes.lock().pop_front().map(|(route, packet)| (route, packet.into()))
+    }
+
+    fn push_probe(&self, probe: ProbePacket<Ipv4Addr>) {
+        self.probes.lock().push_back(probe);
+    }
+
+    fn own_sent(&self, _: u64) {}
+
+    fn resume_queues(&self, _: impl FnMut(u64, usize) -> bool) {}
+}
+
+/// The way of a host to the fabric: whole frames, in order.
+#[derive(Debug)]
+pub(super) struct Wire {
+    address: Ipv4Addr,
+    frames: VecDeque<Vec<u8>>,
+    /// Where the next packet is written, with room for its ICRC.
+    buffer: Vec<u8>,
+    taken: u64,
+}
+
+impl Wire {
+    pub(super) fn new(address: Ipv4Addr) -> Self {
+        Self { address, frames: VecDeque::new(), buffer: vec![0; 8192], taken: 0 }
+    }
+
+    /// Takes the next frame.
+    pub(super) fn pop(&mut self) -> Option<Vec<u8>> {
+        self.frames.pop_front()
+    }
+
+    /// Makes a frame of the packet in the buffer. Returns whether there is room for another.
+    fn add(&mut self, from: Qpn, to: Ipv4Addr, length: usize) -> bool {
+        if let Ok(packet) = Packet::parse(&self.buffer[..length + ICRC_LEN]) {
+            // The frame computes it.
+            let packet = Packet { icrc: None, ..packet };
+            let mut frame = Vec::new();
+            let port = 0xc000 | (index_of(from) as u16 & 0x3fff);
+            emit(&packet, self.address, to, port, &mut frame);
+            self.frames.push_back(frame);
+        }
+        self.frames.len() < CAPACITY
+    }
+}
+
+impl Tx<Shared> for Wire {
+    fn room(&mut self) -> Room {
+        Room::Some
+    }
+
+    fn space(&mut self, _: usize) -> &mut [u8] {
+        &mut self.buffer
+    }
+
+    fn commit(
+        &mut self,
+        _: &Shared,
+        served: &mut Served,
+        packet: &Outgoing<'_, Ipv4Addr>,
+    ) -> Committed {
+        let to = packet.route.or(served.queue_pair.route);
+        let has_room = to.is_none_or(|to| self.add(packet.number, to, packet.length));
+        Committed { packets: 1, has_room }
+    }
+}
+
+impl Link<Shared> for Wire {
+    type Guard = ();
+
+    fn guard(&self) {}
+
+    fn unblock(&mut self, _: &Shared) -> bool {
+        self.frames.len() < CAPACITY
+    }
+
+    fn flush(&mut self, _: &Shared) -> bool {
+        true
+    }
+
+    fn push(&mut self, _: &Shared, route: Ipv4Addr, packet: &[u8]) -> bool {
+        self.buffer[..packet.len()].copy_from_slice(packet);
+        self.add(Qpn(FIRST_QPN), route, packet.len())
+    }
+
+    fn own_taken(&mut self) -> &mut u64 {
+        &mut self.taken
+    }
+}
+
+/// There is no lossless way between simulated hosts.
+#[derive(Debug)]
+pub(in crate::rdma) enum NoQueue {}
+
+impl TransmitQueue<Shared> for NoQueue {
+    type Turn<'a> = Self;
+
+    fn begin(&mut self, _: &Shared, _: &mut Served) -> Self {
+        match *self {}
+    }
+
+    fn number(&self) -> u64 {
+        match *self {}
+    }
+
+    fn is_unread(&self) -> bool {
+        match *self {}
+    }
+}
+
+impl Tx<Shared> for NoQueue {
+    fn room(&mut self) -> Room {
+        match *self {}
+    }
+
+    fn space(&mut self, _: usize) -> &mut [u8] {
+        match *self {}
+    }
+
+    fn commit(&mut self, _: &Shared, _: &mut Served, _: &Outgoing<'_, Ipv4Addr>) -> Committed {
+        match *self {}
+    }
+}
+
+impl QueueTurn<Shared> for NoQueue {
+    fn message(&mut self, _: &Shared, _: &mut Served, _: Instant) -> Option<usize> {
+        match *self {}
+    }
+
+    fn wait(&mut self, _: &Shared) -> bool {
+        match *self {}
+    }
+
+    fn end(self, _: &Shared, _: &mut Served, _: usize) {
+        match self {}
+    }
+}
