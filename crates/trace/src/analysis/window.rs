@@ -17,6 +17,9 @@ const MAX_PER_REQUESTER: usize = 65_536;
 /// allowed.
 const MAX_TOTAL: usize = 1 << 19;
 
+/// The smallest path MTU.
+const MIN_MTU: u32 = 256;
+
 /// Requests that each requester may keep even when the total is exhausted.
 const MIN_PER_REQUESTER: usize = 4;
 
@@ -140,8 +143,7 @@ impl TrackedRequest {
         let (psn_count, psn_count_known) = match mtu {
             // IBA 9.7.2.2: a READ consumes one PSN per response packet.
             Some(mtu) => (read_length.div_ceil(mtu).max(1), true),
-            // 256 bytes is the smallest path MTU.
-            None => (1, read_length <= 256),
+            None => (1, read_length <= MIN_MTU),
         };
         Self {
             sequence,
@@ -181,6 +183,11 @@ impl TrackedRequest {
 
     pub(super) fn end(&self) -> u64 {
         self.sequence + u64::from(self.psn_count)
+    }
+
+    /// The end if the path MTU is the smallest.
+    pub(super) fn max_end(&self) -> u64 {
+        self.end().max(self.sequence + u64::from(self.read_length.div_ceil(MIN_MTU)))
     }
 
     /// The requester goes back, and may send as many probes as before.

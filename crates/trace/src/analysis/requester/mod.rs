@@ -7,6 +7,7 @@ mod requests;
 mod responses;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use ferroce_wire::number::Psn;
 use ferroce_wire::syndrome::RnrTimer;
@@ -58,6 +59,7 @@ struct GoBackTrigger {
 #[derive(Clone, Copy, Debug)]
 struct FinishedPacket {
     sequence: u64,
+    end: u64,
     identification: Option<u16>,
     asks: bool,
     last_time: i64,
@@ -83,8 +85,10 @@ pub(super) struct Requester {
     assembly: Assembly,
     /// The pending reason to go back.
     trigger: Option<GoBackTrigger>,
-    /// Current run of retransmissions: its cause and the next sequence number.
-    retransmit_run: Option<(RetransmitCause, u64)>,
+    /// The packets that the requester has sent again after the last such reason.
+    sent_again: Range<u64>,
+    /// Current run of retransmissions: its cause, if known, and the next sequence number.
+    retransmit_run: Option<(Option<RetransmitCause>, u64)>,
     probed: Option<ProbedPacket>,
     /// The sequence number of the last request packet, new or not.
     last_sequence: Option<u64>,
@@ -139,11 +143,9 @@ impl Requester {
             .front()
             .map_or(next.sequence, |request| request.sequence - MAX_UNSEEN_BEFORE_FIRST);
         // A READ whose PSN count is not yet known may have responses beyond it.
-        let reading = self
-            .window
-            .back()
-            .is_some_and(|request| !request.psn_count_known && sequence >= request.sequence);
-        (oldest..next.sequence).contains(&sequence) || reading
+        let reading = self.window.back().filter(|request| !request.psn_count_known);
+        let end = reading.map_or(next.sequence, TrackedRequest::max_end);
+        (oldest..end).contains(&sequence)
     }
 
     /// Returns how far it is; `None` before its first request.
@@ -189,10 +191,12 @@ impl Requester {
             if self.finished.len() == MAX_FINISHED {
                 self.finished.pop_front();
             }
-            self.finished_before = self.finished_before.max(request.end());
+            let end = request.end();
+            self.finished_before = self.finished_before.max(end);
             let TrackedRequest { sequence, identification, asks, last, finished, .. } = request;
             self.finished.push_back(FinishedPacket {
                 sequence,
+                end,
                 identification,
                 asks,
                 last_time: last.time,

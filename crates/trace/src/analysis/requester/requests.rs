@@ -130,7 +130,8 @@ impl Requester {
         reporter: &mut Reporter<'_>,
     ) {
         let psn = observed.packet.bth.psn;
-        let kind = self.classify_old(observed, sequence);
+        let reorders = reporter.tally().count(AnomalyKind::Reordered) > 0;
+        let kind = self.classify_old(observed, sequence, reorders);
         let lost = self.lost.iter().position(|lost| *lost == sequence);
         if let Some(index) = lost.filter(|_| !matches!(kind, OldPacketKind::Duplicate)) {
             self.lost.remove(index);
@@ -199,6 +200,8 @@ impl Requester {
                     request.last = observed.stamp;
                     request.asks = true;
                     request.response_missing = false;
+                } else {
+                    self.record_retransmission(observed, sequence, mtu, reporter);
                 }
                 let time = observed.stamp.time;
                 self.probed = Some(ProbedPacket { sequence, psn, time, waited, was_answered });
@@ -210,7 +213,7 @@ impl Requester {
         let text = format!("PSN {psn} retransmitted{why}");
         reporter.anomaly(AnomalyKind::Retransmission, psn, text);
         let end = self.record_retransmission(observed, sequence, mtu, reporter);
-        if let Some(cause) = cause {
+        if cause.is_some() || !reorders && matches!(kind, OldPacketKind::WentBack(_)) {
             if self.is_probe(cause, sequence, end) {
                 self.retransmit_run = None;
             } else {
@@ -250,7 +253,7 @@ impl Requester {
             let text =
                 format!("no response to PSN {psn} for {waited}: the retransmission timer expired");
             reporter.anomaly(AnomalyKind::Timeout, psn, text);
-            self.retransmit_run = Some((RetransmitCause::Timeout, end));
+            self.retransmit_run = Some((Some(RetransmitCause::Timeout), end));
             return Some(RetransmitCause::Timeout);
         }
         if first.was_answered && reporter.tally().count(AnomalyKind::Reordered) == 0 {
@@ -263,22 +266,33 @@ impl Requester {
         None
     }
 
+    /// The completed request, if it is remembered, that contains `sequence`.
+    fn finished(&self, sequence: u64) -> Option<FinishedPacket> {
+        let mut newest_first = self.finished.iter().rev();
+        newest_first.find(|packet| (packet.sequence..packet.end).contains(&sequence)).copied()
+    }
+
     /// Classifies a packet older than the newest one by its IPv4 identification, a pending reason to go back, and time.
-    fn classify_old(&mut self, observed: &ObservedPacket<'_>, sequence: u64) -> OldPacketKind {
+    fn classify_old(
+        &mut self,
+        observed: &ObservedPacket<'_>,
+        sequence: u64,
+        reorders: bool,
+    ) -> OldPacketKind {
         let now = observed.stamp.time;
         let earlier = self.window.find(sequence);
         let first_lost = earlier.as_ref().is_some_and(|request| request.first_lost);
-        let (probes, end) =
-            earlier.as_ref().map_or((0, sequence + 1), |request| (request.probes, request.end()));
+        let probes = earlier.as_ref().map_or(0, |request| request.probes);
         let earlier = match earlier {
             Some(request) => Some(FinishedPacket {
                 sequence: request.sequence,
+                end: request.end(),
                 identification: request.identification,
                 asks: request.asks,
                 last_time: request.last.time,
                 answered: request.answered.or(request.finished.map(|stamp| stamp.time)),
             }),
-            None => self.finished.iter().rev().find(|packet| packet.sequence == sequence).copied(),
+            None => self.finished(sequence),
         };
         // A run of retransmissions continues where it was; some of its packets may be lost before the capture point.
         let running = now - self.last_time < RETRANSMIT_RUN_GAP_NS;
@@ -300,6 +314,18 @@ impl Requester {
             .and_then(|earlier| earlier.answered)
             .is_some_and(|time| now - time >= MIN_ROUND_TRIP_NS);
 
+        let asks = observed.packet.bth.ack_request;
+        let first = self
+            .probed
+            .filter(|first| first.sequence < sequence && now - first.time < RETRANSMIT_RUN_GAP_NS);
+        // On a path that reorders, it may be late all the same.
+        let follows = first.filter(|_| !reorders).is_some_and(|first| {
+            let end = self.window.find(first.sequence).map(|request| request.end());
+            let end = end.or(self.finished(first.sequence).map(|packet| packet.end));
+            end.unwrap_or(first.sequence + 1) == sequence
+        });
+        let adjacent = self.last_sequence == Some(sequence);
+
         let ids = &self.identifications;
         if let Some(earlier) = earlier {
             let buffered = observed.since_pause.is_some_and(|time| time < NO_PAUSE_NS);
@@ -312,42 +338,48 @@ impl Requester {
             let first_in_flight =
                 self.window.front().is_none_or(|oldest| oldest.sequence >= earlier.sequence);
             let probable = buffered && first_in_flight;
-            let adjacent = self.last_sequence == Some(sequence);
             // A copy of the path is equal: this one asks for an ACK that the first did not ask for.
-            let probable = probable || observed.packet.bth.ack_request && !earlier.asks;
+            let probable = probable || asks && !earlier.asks;
+            let follows = follows || adjacent && probable;
             match ids.same_packet(earlier.identification, observed.identification) {
                 Some(true) => return OldPacketKind::Duplicate,
                 None if unexplained && adjacent && !probable => return OldPacketKind::Duplicate,
-                None if unexplained && first_lost => return OldPacketKind::ReorderedFirstCopy,
+                None if unexplained && first_lost && !follows => {
+                    return OldPacketKind::ReorderedFirstCopy;
+                }
                 _ => {}
             }
         }
         // An acknowledged packet was transmitted before, even if it is no longer remembered.
         let forgotten = earlier.is_none() && sequence < self.finished_before;
-        let asks = observed.packet.bth.ack_request;
-        let late_window = if asks { MIN_PROBE_WAIT_NS } else { LATE_WINDOW_NS };
+        let late_window = match asks {
+            // Its retransmission was lost as well, or is late.
+            _ if !reorders && self.sent_again.contains(&sequence) => MIN_TIMEOUT_NS,
+            true => MIN_PROBE_WAIT_NS,
+            false => LATE_WINDOW_NS,
+        };
         let reordered = (ids.is_reordered(observed.identification))
             .unwrap_or(earlier.is_none() && !forgotten && !has_cause && elapsed < late_window);
         if reordered && earlier.is_none() {
             // After a long wait, it is not late: the packets after a repeated one are repeated as well.
-            let gone_back = self.probed.filter(|first| {
-                let recent = now - first.time < RETRANSMIT_RUN_GAP_NS;
-                recent && first.sequence < sequence && first.waited >= MIN_PROBE_WAIT_NS
-            });
+            let gone_back = first.filter(|first| follows || first.waited >= MIN_PROBE_WAIT_NS);
             return gone_back.map_or(OldPacketKind::Reordered, OldPacketKind::WentBack);
         }
         if reordered && first_lost {
             return OldPacketKind::ReorderedFirstCopy;
         }
-        if run.is_none() && trigger.is_some() {
+        let end = earlier.map_or(sequence + 1, |earlier| earlier.end);
+        let newest = self.next.is_some_and(|next| next.sequence == end);
+        // The last packet alone asks for an ACK; the requester has yet to go back.
+        let trigger =
+            trigger.filter(|trigger| trigger.from == sequence || !(asks && (newest || adjacent)));
+        if let Some(trigger) = trigger.filter(|_| run.is_none()) {
             self.trigger = None;
+            self.sent_again = trigger.from..self.next.map_or(0, |next| next.sequence);
         }
-        match run.map(|(cause, _)| cause).or(trigger.map(|trigger| trigger.cause)) {
+        let reason = run.map(|(cause, _)| cause).or(trigger.map(|trigger| Some(trigger.cause)));
+        match reason {
             None if !reordered && (earlier.is_some() || forgotten) => {
-                let newest = self.next.is_some_and(|next| next.sequence == end);
-                let first = self.probed.filter(|first| {
-                    first.sequence < sequence && now - first.time < RETRANSMIT_RUN_GAP_NS
-                });
                 let before = self.probed.filter(|first| first.sequence == sequence);
                 let doubles = before.is_none_or(|before| before.is_doubled_by(waited));
                 match first {
@@ -358,9 +390,12 @@ impl Requester {
                     _ => OldPacketKind::TimedOut(elapsed),
                 }
             }
+            None if !reordered && asks && elapsed < MAX_PROBE_WAIT_NS => {
+                OldPacketKind::Probe { waited, was_answered }
+            }
             // The time without a response is unknown for packets no longer remembered.
             None if !reordered && !forgotten => OldPacketKind::TimedOut(elapsed),
-            cause => OldPacketKind::Retransmission { cause, reordered },
+            reason => OldPacketKind::Retransmission { cause: reason.flatten(), reordered },
         }
     }
 
@@ -402,11 +437,14 @@ impl Requester {
     }
 
     /// Whether a retransmission is the end of a probe: a requester that has waited long for an ACK may send its oldest and
-    /// its newest packet again, without those between them.
-    fn is_probe(&self, cause: RetransmitCause, sequence: u64, end: u64) -> bool {
-        let gap = self.retransmit_run.is_some_and(|(_, expected)| expected < sequence);
-        let newest = self.next.is_some_and(|next| next.sequence == end);
-        gap && newest && matches!(cause, RetransmitCause::Timeout)
+    /// its newest packet again, without those between them. Both ask for an ACK.
+    fn is_probe(&mut self, cause: Option<RetransmitCause>, sequence: u64, end: u64) -> bool {
+        let expected = self.retransmit_run.map(|(_, expected)| expected);
+        let Some(expected) = expected.filter(|expected| *expected < sequence) else { return false };
+        let mut asks = |packet| self.window.find(packet).is_some_and(|request| request.asks);
+        let probable =
+            cause == Some(RetransmitCause::Timeout) || asks(expected - 1) && asks(sequence);
+        probable && self.next.is_some_and(|next| next.sequence == end)
     }
 
     /// Reports packets of a run of retransmissions that are not in the capture.

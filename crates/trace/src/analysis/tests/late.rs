@@ -54,6 +54,80 @@ fn a_lost_packet_that_is_probed_is_not_late() {
     assert_eq!(counts(190_000), (None, 1));
 }
 
+/// Packets 5 to 9 without 7, and NAKs for it, each followed by packets that are repeated after a wait in nanoseconds. Those
+/// with `true` ask for an ACK.
+fn repeated_after_naks(repeats: &[&[(i64, u32, bool)]]) -> Counts {
+    let nak = |extensions: &mut ExtensionHeaders| {
+        let syndrome = SyndromeKind::Nak(NakCode::PsnSequenceError).into();
+        extensions.aeth = Some(Aeth { syndrome, msn: Msn(0) });
+    };
+    let mut wire = CaptureBuilder::new();
+    for psn in [5, 6, 8, 9] {
+        wire.send(A, 2, Opcode::RC_SEND_ONLY, psn, 8);
+    }
+    for repeats in repeats {
+        wire.send_with(B, 1, Opcode::RC_ACKNOWLEDGE, 7, 0, nak);
+        for &(wait, psn, asks) in *repeats {
+            wire.wait(wait);
+            wire.ack_request = asks;
+            wire.send(A, 2, Opcode::RC_SEND_ONLY, psn, 8);
+        }
+    }
+    wire.ack(B, 1, 9);
+    wire.report().anomaly_counts
+}
+
+/// A requester without credit asks for an ACK with its newest packet, before it reads the NAK.
+#[test]
+fn a_packet_that_is_requested_again_is_not_late_after_another() {
+    let counts =
+        repeated_after_naks(&[&[(0, 9, true), (0, 7, false), (0, 8, false), (0, 9, true)]]);
+    let expected = [("missing_request", 1), ("nak_sequence", 1)];
+    let expected: Counts =
+        expected.into_iter().chain([("probe", 1), ("retransmission", 3)]).collect();
+    assert_eq!(counts, expected);
+    // Or with the one that was lost.
+    let counts =
+        repeated_after_naks(&[&[(0, 7, false), (0, 7, true), (0, 8, false), (0, 9, true)]]);
+    assert_eq!(counts, expected);
+}
+
+/// The requester goes back, the packet is lost again, and a probe repeats it.
+#[test]
+fn a_packet_that_is_lost_twice_is_not_late() {
+    let probed = [(0, 8, false), (0, 9, true), (90_000, 7, true), (0, 9, true)];
+    let expected = [("missing_request", 1), ("nak_sequence", 1), ("retransmission", 2)];
+    assert_eq!(
+        repeated_after_naks(&[&probed]),
+        expected.into_iter().chain([("probe", 2)]).collect()
+    );
+    // The newest packet may be all that arrives of what was repeated.
+    let probed = [(0, 9, true), (90_000, 7, true), (0, 9, true)];
+    let counts = repeated_after_naks(&[&probed]);
+    assert_eq!((counts.get("reordered"), counts.get("duplicate")), (None, None), "{counts:?}");
+    assert_eq!(counts["missing_request"], 1, "{counts:?}");
+    // It arrives, is lost after the capture point, and requested again while the requester asks for an ACK.
+    let again = [(0, 8, true), (0, 7, false), (0, 8, false), (0, 9, true)];
+    let counts = repeated_after_naks(&[&[(0, 7, false), (0, 8, false)], &again]);
+    assert_eq!((counts.get("reordered"), counts.get("duplicate")), (None, None), "{counts:?}");
+}
+
+/// Why a requester goes back is not in the capture if the response that made it do so was lost.
+#[test]
+fn lost_packets_that_are_repeated_among_others_are_not_late() {
+    let counts = |first: &[u32], repeated: &[u32]| {
+        let mut wire = CaptureBuilder::new();
+        for psn in first.iter().chain(repeated) {
+            wire.send(A, 2, Opcode::RC_SEND_ONLY, *psn, 8);
+        }
+        wire.report().anomaly_counts
+    };
+    let once = counts(&[5, 6, 8, 10, 11], &[6, 7, 8, 9, 10, 11]);
+    assert_eq!(once, [("missing_request", 2), ("probe", 1), ("retransmission", 5)].into());
+    let twice = counts(&[5, 6, 8, 9], &[6, 7, 8, 9, 6, 7, 8, 9]);
+    assert_eq!(twice, [("missing_request", 1), ("probe", 2), ("retransmission", 6)].into());
+}
+
 /// The note of a packet goes with the anomaly.
 #[test]
 fn a_packet_keeps_no_note_of_a_loss_that_was_none() {

@@ -4,7 +4,10 @@ use std::fs;
 use std::sync::Arc;
 
 use ferroce_wire::number::Qpn;
+use ferroce_wire::opcode::Opcode;
+use ferroce_wire::transport::Reth;
 
+use super::capture_builder::{A, B, CaptureBuilder};
 use super::rxe::{captures, path};
 use crate::analysis::report::JoinedBy;
 use crate::analysis::{Options, analyze, connected_pairs};
@@ -38,4 +41,17 @@ fn either_queue_pair_selects_the_whole_conversation() {
     }
     // The first pass is what makes the difference.
     assert!(conversations > 10 && late > 10, "{late} of {conversations}");
+}
+
+/// How many responses a READ has is unknown without the path MTU, but not whether they are millions.
+#[test]
+fn a_read_does_not_expect_responses_of_another_queue_pair() {
+    let mut wire = CaptureBuilder::new();
+    wire.send_with(A, 2, Opcode::RC_RDMA_READ_REQUEST, 0, 0, |extensions| {
+        extensions.reth = extensions.reth.map(|reth| Reth { length: 3000, ..reth });
+    });
+    wire.send(A, 3, Opcode::RC_SEND_ONLY, 1_000_000, 8).ack(B, 1, 1_000_000);
+    let report = wire.report();
+    assert_eq!(report.anomalies, []);
+    assert_eq!(report.conversations[1].joined_by, JoinedBy::Acknowledgement);
 }
