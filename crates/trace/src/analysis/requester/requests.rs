@@ -310,9 +310,13 @@ impl Requester {
         let elapsed = now - earlier.map_or(self.last_time, |earlier| earlier.last_time);
         // A requester waits from its last progress on.
         let waited = self.last_response.map_or(elapsed, |time| elapsed.min(now - time));
-        let was_answered = earlier
-            .and_then(|earlier| earlier.answered)
-            .is_some_and(|time| now - time >= MIN_ROUND_TRIP_NS);
+        // An acknowledged packet was transmitted before, even if it is no longer remembered.
+        let forgotten = earlier.is_none() && sequence < self.finished_before;
+        let answered = match earlier {
+            Some(earlier) => earlier.answered,
+            None => self.last_response.filter(|_| forgotten),
+        };
+        let was_answered = answered.is_some_and(|time| now - time >= MIN_ROUND_TRIP_NS);
 
         let asks = observed.packet.bth.ack_request;
         let first = self
@@ -350,8 +354,6 @@ impl Requester {
                 _ => {}
             }
         }
-        // An acknowledged packet was transmitted before, even if it is no longer remembered.
-        let forgotten = earlier.is_none() && sequence < self.finished_before;
         let late_window = match asks {
             // Its retransmission was lost as well, or is late.
             _ if !reorders && self.sent_again.contains(&sequence) => MIN_TIMEOUT_NS,

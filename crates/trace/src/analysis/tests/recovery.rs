@@ -114,6 +114,18 @@ fn probes_of_two_messages_are_not_one_run() {
     assert_eq!(repeated(&[(false, probes), (false, probes)]), [("probe", 4)].into());
 }
 
+/// The response that the requester lacks is in the capture, however many requests it has answered since.
+#[test]
+fn a_response_that_is_lost_after_the_capture_point_is_named() {
+    for count in [20, 60] {
+        let mut wire = CaptureBuilder::new();
+        (0..count).for_each(|psn| _ = wire.send(A, 2, Opcode::RC_SEND_ONLY, psn, 8));
+        wire.ack(B, 1, count - 1);
+        (0..count).for_each(|psn| _ = wire.send(A, 2, Opcode::RC_SEND_ONLY, psn, 8));
+        assert_eq!(wire.report().losses.after_capture, 1, "{count}");
+    }
+}
+
 /// The ACK timer expires between probes, of which there are as many after it as before.
 #[test]
 fn probes_after_a_timeout_are_not_timeouts() {
