@@ -11,13 +11,18 @@ use ferroce_test_support::skip;
 use ferroce_trace::analysis::{Options, analyze};
 use serde_json::Value;
 
-/// Checks that every ICRC is right, every operation occurs, and `analyze` finds no problem and no anomaly.
+/// Probes of a busy host, and their answers.
+const PROBES: [&str; 3] = ["probe", "repeated_acknowledge", "repeated_response"];
+
+/// Checks that every ICRC is right, every operation occurs, and `analyze` finds no problem and no anomaly but probes.
 fn check_capture(path: &Path) {
     let report = analyze("demo", fs::File::open(path).unwrap(), &Options::default(), &mut |_| {});
     assert_eq!(report.icrc.bad, 0);
     assert_eq!(report.icrc.ok, report.packets);
     assert!(report.packets > 20, "{}", report.packets);
-    assert_eq!((&report.problems[..], &report.anomalies[..]), (&[][..], &[][..]));
+    assert_eq!(report.problems, []);
+    let mut kinds = report.anomaly_counts.keys();
+    assert!(kinds.all(|kind| PROBES.contains(kind)), "{:?}", report.anomalies);
     for operation in ["RDMA_WRITE", "RDMA_READ", "SEND", "COMPARE_SWAP", "FETCH_ADD"] {
         let found = report.opcodes.keys().any(|name| name.contains(&format!("RC_{operation}")));
         assert!(found, "no {operation} in {:?}", report.opcodes);
