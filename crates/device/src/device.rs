@@ -1,5 +1,8 @@
 //! The device core: its QPs' turns, timers and credit. A packet's way out begins at [`Device::transmit_all`].
 
+#[cfg(test)]
+mod tests;
+
 use ferroce_proto::endpoint::{Budget, Pending};
 use ferroce_proto::time::{Instant, earliest};
 use ferroce_proto::transmit::EncodeError;

@@ -1,11 +1,12 @@
-//! The device core: which queue pair is served next, and later all that a device decides about its queue pairs.
+//! The device core: which queue pair is served next, whether it may send, its turns and its timers.
 //!
 //! The crate never waits, spawns a thread or reads a clock: time is an argument, and the order of everything follows
 //! from the calls alone. The engine of the library drives it, and so does the simulator, so a seed of the simulator
 //! repeats what the engine does (ADR 27). It is `no_std` and forbids unsafe code, so the compiler enforces most of this.
 //!
-//! It is generic over the handle of a queue pair ([`Handle`]): each embedder has its own shared object, which holds its
-//! transport, locks and routes, and embeds what this crate remembers about it ([`Marks`] and [`Membership`]).
+//! It is generic over its embedder ([`Host`]), which has a shared object for each queue pair ([`Object`], reached by a
+//! [`Handle`]) and embeds in it what this crate knows of it ([`Marks`] and [`QueuePair`]), and over the ways out of the device
+//! (ADR 29): a [`Link`], which may lose packets, and a [`TransmitQueue`], which does not.
 #![no_std]
 #![forbid(unsafe_code)]
 

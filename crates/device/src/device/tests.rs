@@ -1,0 +1,145 @@
+//! Two devices in one thread, between which every way out is random: QPs of RC and UD send through transmit queues of a few
+//! packets, or over a link that is full after a few frames and loses some.
+
+mod nodes;
+
+use std::rc::Rc;
+use std::time::Duration;
+use std::vec::Vec;
+
+use ferroce_proto::ud;
+use ferroce_proto::work::{Data, Operation, SendRequest, SgList, Status, WorkId};
+use ferroce_wire::number::QKey;
+use proptest::prelude::*;
+
+use super::*;
+use nodes::{DATAGRAMS, Node, QUEUE_PAIRS, nodes, number, sge};
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Post(usize, usize, u32),
+    Serve(usize),
+    /// So many packets of the other side's transmit queue, or of its link, arrive.
+    Receive(usize, bool, usize),
+    /// A frame of a link is lost.
+    Lose(usize),
+    /// Time passes, in microseconds, and timers run.
+    Wait(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..2usize, 0..QUEUE_PAIRS, 0..5000u32).prop_map(|(on, qp, length)| Step::Post(on, qp, length)),
+        6 => (0..2usize).prop_map(Step::Serve),
+        6 => (0..2usize, any::<bool>(), 1..8usize).prop_map(|(on, queue, most)| Step::Receive(on, queue, most)),
+        1 => (0..2usize).prop_map(Step::Lose),
+        2 => (1..400u64).prop_map(Step::Wait),
+    ];
+    prop::collection::vec(step, 1..150)
+}
+
+fn post(node: &mut Node, index: usize, length: u32) -> bool {
+    let handle = Rc::clone(&node.side.queue_pairs[index]);
+    let mut inner = handle.state().lock();
+    let (id, endpoint) = (WorkId(0), &mut inner.queue_pair.endpoint);
+    let posted = if index < DATAGRAMS {
+        let data = Data::SgList(SgList::from(sge(length)));
+        endpoint.post_send(SendRequest::new(id, Operation::SEND, data)).is_ok()
+    } else {
+        let data = Data::SgList(SgList::from(sge(length % 1024)));
+        let address = ud::AddressHandle {
+            route: 1 - node.side.index,
+            destination: number(index),
+            queue_key: QKey(7),
+        };
+        let request = ud::SendRequest {
+            id,
+            address,
+            immediate: None,
+            data,
+            signaled: true,
+            solicited: false,
+        };
+        endpoint.post_datagram(request).is_ok()
+    };
+    node.side.posted.push(&handle, handle.marks.queued());
+    posted
+}
+
+fn receive(nodes: &mut [Node; 2], on: usize, queue: bool, most: usize, now: Instant) -> usize {
+    let (from, mut count) = (1 - on, 0);
+    while count < most {
+        let next = match queue {
+            true => nodes[from].side.queue.0.borrow_mut().pop_front(),
+            false => nodes[from].link.frames.pop_front(),
+        };
+        let Some(bytes) = next else { break };
+        nodes[on].receive(&bytes, now);
+        count += 1;
+    }
+    count
+}
+
+fn wait(nodes: &mut [Node; 2], now: Instant) {
+    for Node { side, device, .. } in nodes {
+        device.run_timers(side, now);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Everything that was posted completes, and then nobody waits and no credit is in use.
+    #[test]
+    fn what_is_posted_completes(queued in any::<u8>(), steps in steps()) {
+        let mut nodes = nodes(queued);
+        let mut now = Instant::ZERO;
+        let mut posted = [[0; QUEUE_PAIRS]; 2];
+        for step in steps {
+            match step {
+                // As many as there are receive requests.
+                Step::Post(on, qp, length) if posted[on][qp] < 60 => {
+                    posted[on][qp] += usize::from(post(&mut nodes[on], qp, length));
+                }
+                Step::Post(..) => {}
+                Step::Serve(on) => nodes[on].serve(now),
+                Step::Receive(on, queue, most) => _ = receive(&mut nodes, on, queue, most, now),
+                Step::Lose(on) => _ = nodes[on].link.frames.pop_front(),
+                Step::Wait(time) => {
+                    now = now + Duration::from_micros(time);
+                    wait(&mut nodes, now);
+                }
+            }
+        }
+        // Nothing is lost any more: a bounded time ends all of it.
+        for _ in 0..20_000 {
+            let mut some = 0;
+            for on in [0, 1] {
+                nodes[on].serve(now);
+                some += receive(&mut nodes, on, true, 8, now) + receive(&mut nodes, on, false, 8, now);
+            }
+            if some == 0 {
+                let timers = nodes.iter().filter_map(|node| node.device.next_timer()).min();
+                let Some(next) = timers else { break };
+                now = now.max(next);
+                wait(&mut nodes, now);
+            }
+        }
+        for (node, posted) in nodes.iter_mut().zip(posted) {
+            for (index, handle) in node.side.queue_pairs.clone().iter().enumerate() {
+                let mut inner = handle.state().lock();
+                prop_assert_eq!(inner.sent.len(), posted[index], "QP {} of side {}", index, node.side.index);
+                prop_assert!(inner.sent.iter().all(|status| *status == Status::Success), "{:?}", inner.sent);
+                node.device.forget(handle, &mut inner.queue_pair);
+            }
+            prop_assert_eq!(node.device.credit.waiting(), 0);
+            prop_assert_eq!(node.device.credit.in_use(), 0);
+        }
+        for (on, all) in posted.iter().enumerate() {
+            for (index, &count) in all.iter().enumerate().take(DATAGRAMS) {
+                let received = nodes[1 - on].side.queue_pairs[index].state().lock().received;
+                prop_assert_eq!(received, count, "RC {}", index);
+            }
+        }
+    }
+}

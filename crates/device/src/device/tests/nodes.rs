@@ -1,0 +1,480 @@
+//! Devices whose ways out end in memory.
+
+use std::boxed::Box;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+
+use std::time::Duration;
+use std::vec::Vec;
+
+use ferroce_proto::congestion::Congestion;
+use ferroce_proto::endpoint::{InboundPacket, Settings};
+use ferroce_proto::memory::{
+    AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge,
+};
+use ferroce_proto::qp::{
+    AckTimeout, AddressVector, AttributeMask, Capabilities, PathMtu, QueuePairAttributes, RnrRetry,
+    RnrTimer, ServiceType, rule,
+};
+use ferroce_proto::receive::ReceiveQueue;
+use ferroce_proto::ud;
+use ferroce_proto::work::{ReceiveRequest, SgList, Status, WorkId};
+use ferroce_sync::{Mutex, PostedQueue};
+use ferroce_wire::number::{LKey, PKey, Psn, QKey, Qpn, RKey, VirtualAddress};
+use ferroce_wire::packet::Packet;
+
+use crate::credit::probe::{self, Message, ProbePacket};
+use crate::device::*;
+use crate::handle::Marks;
+use crate::host::Published;
+
+/// A part of the memory that every access is to.
+pub(super) fn sge(length: u32) -> Sge {
+    Sge { key: LKey(1), address: VirtualAddress(0), length }
+}
+
+/// Packets for which a transmit queue, and the link, have room.
+pub(super) const ROOM: usize = 5;
+
+pub(super) const QUEUE_PAIRS: usize = 6;
+
+/// The first of the QPs whose packets are not acknowledged.
+pub(super) const DATAGRAMS: usize = 4;
+
+/// A QP, and the number of its completions.
+#[derive(Debug)]
+pub(super) struct Qp {
+    pub(super) number: Qpn,
+    pub(super) marks: Marks,
+    pub(super) state: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) queue_pair: QueuePair<usize, Queue>,
+    pub(super) receives: ReceiveQueue,
+    pub(super) sent: Vec<Status>,
+    pub(super) received: usize,
+}
+
+impl Schedulable for Qp {
+    fn number(&self) -> Qpn {
+        self.number
+    }
+
+    fn marks(&self) -> &Marks {
+        &self.marks
+    }
+}
+
+impl Object for Qp {
+    type State = Inner;
+
+    fn state(&self) -> &Mutex<Inner> {
+        &self.state
+    }
+}
+
+impl crate::queue_pair::State for Inner {
+    type Route = usize;
+    type Queue = Queue;
+
+    fn queue_pair(&mut self) -> &mut QueuePair<usize, Queue> {
+        &mut self.queue_pair
+    }
+}
+
+/// A transmit queue to the other side.
+#[derive(Clone, Debug)]
+pub(super) struct Queue(pub(super) Rc<RefCell<VecDeque<Vec<u8>>>>);
+
+/// A turn of a QP in it.
+#[derive(Debug)]
+pub(super) struct QueuePackets {
+    pub(super) queue: Queue,
+    pub(super) buffer: Vec<u8>,
+}
+
+/// A link whose frames are taken by the other side.
+#[derive(Debug)]
+pub(super) struct Frames {
+    pub(super) frames: VecDeque<Vec<u8>>,
+    pub(super) buffer: Vec<u8>,
+    pub(super) taken: u64,
+}
+
+/// What a device shares with the program.
+#[derive(Debug)]
+pub(super) struct Side {
+    pub(super) index: usize,
+    pub(super) queue_pairs: Vec<Rc<Qp>>,
+    pub(super) posted: PostedQueue<Rc<Qp>>,
+    pub(super) own: RefCell<VecDeque<ProbePacket<usize>>>,
+    pub(super) queue: Queue,
+    /// QPs may wait for the transmit queue.
+    pub(super) is_full: RefCell<bool>,
+    /// Datagrams go through the transmit queue.
+    pub(super) queues_datagrams: bool,
+}
+
+pub(super) fn address(side: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, side as u8)
+}
+
+impl Host for Side {
+    type Handle = Rc<Qp>;
+    type State = Inner;
+    type Route = usize;
+    type Queue = Queue;
+    type Memory<'a> = NoContents;
+
+    fn memory(&self, _: Instant) -> NoContents {
+        NoContents
+    }
+
+    fn queue_pair(&self, number: Qpn) -> Option<Rc<Qp>> {
+        self.queue_pairs.iter().find(|one| one.number == number).cloned()
+    }
+
+    fn posted(&self) -> &PostedQueue<Rc<Qp>> {
+        &self.posted
+    }
+
+    fn is_awaited(&self) -> bool {
+        false
+    }
+
+    fn is_captured(&self) -> bool {
+        true
+    }
+
+    fn begin_turn(&self, _: &mut Inner, _: Instant) {}
+
+    fn publish(&self, _: &Rc<Qp>, inner: &mut Inner, _: Instant) -> Published {
+        let endpoint = &mut inner.queue_pair.endpoint;
+        let mut published = Published::default();
+        while let Some(one) = endpoint.poll_send_completion() {
+            inner.sent.push(one.status);
+        }
+        while let Some(one) = endpoint.poll_receive_completion() {
+            assert_eq!(one.status, Status::Success);
+            inner.received += 1;
+        }
+        let counted = endpoint.take_counters();
+        endpoint.move_reasons_to(&mut Vec::new());
+        published.lost.requests = counted.packet_seq_err + counted.local_ack_timeout_err > 0;
+        published.lost.responses = counted.implied_nak_seq_err > 0;
+        published
+    }
+
+    fn local_receiver(&self, inner: &Inner) -> Option<(Receiver, usize)> {
+        let (destination, route) = inner.queue_pair.endpoint.next_unacknowledged()?;
+        let to = route?;
+        Some((Receiver::new(address(to).into(), destination), to))
+    }
+
+    fn datagram_queue(
+        &self,
+        _: &Inner,
+        (receiver, _): (Receiver, usize),
+        last: Option<Queue>,
+    ) -> Option<Queue> {
+        assert_eq!(receiver.host, address(1 - self.index));
+        last.or_else(|| self.queues_datagrams.then(|| self.queue.clone()))
+    }
+
+    fn next_own(&self, _: u64) -> Option<(usize, Box<[u8]>)> {
+        self.own.borrow_mut().pop_front().map(|(route, packet)| (route, packet.into()))
+    }
+
+    fn push_probe(&self, probe: ProbePacket<usize>) {
+        self.own.borrow_mut().push_back(probe);
+    }
+
+    fn own_sent(&self, _: u64) {}
+
+    fn resume_queues(&self, mut resume: impl FnMut(u64, usize) -> bool) {
+        let room = ROOM - self.queue.0.borrow().len().min(ROOM);
+        if *self.is_full.borrow() && room > 0 {
+            self.is_full.replace(resume(self.queue.number(), room));
+        }
+    }
+}
+
+impl TransmitQueue<Side> for Queue {
+    type Turn<'a> = QueuePackets;
+
+    fn begin(&mut self, _: &Side, inner: &mut Inner) -> QueuePackets {
+        inner.queue_pair.endpoint.set_max_run(1);
+        QueuePackets { queue: self.clone(), buffer: std::vec![0; 8192] }
+    }
+
+    fn number(&self) -> u64 {
+        1
+    }
+
+    fn is_unread(&self) -> bool {
+        !self.0.borrow().is_empty()
+    }
+}
+
+impl Tx<Side> for QueuePackets {
+    fn room(&mut self) -> Room {
+        if self.queue.0.borrow().len() < ROOM { Room::Some } else { Room::Full }
+    }
+
+    fn space(&mut self, _: usize) -> &mut [u8] {
+        &mut self.buffer
+    }
+
+    fn commit(&mut self, _: &Side, _: &mut Inner, packet: &Outgoing<'_, usize>) -> Committed {
+        self.queue.0.borrow_mut().push_back(self.buffer[..packet.length + 4].to_vec());
+        Committed { packets: 1, has_room: true }
+    }
+}
+
+impl QueueTurn<Side> for QueuePackets {
+    fn message(&mut self, _: &Side, _: &mut Inner, _: Instant) -> Option<usize> {
+        None
+    }
+
+    fn wait(&mut self, side: &Side) -> bool {
+        side.is_full.replace(true);
+        true
+    }
+
+    fn end(self, _: &Side, _: &mut Inner, _: usize) {
+        assert!(self.queue.0.borrow().len() <= ROOM, "more than there is room for");
+    }
+}
+
+impl Frames {
+    fn add(&mut self, length: usize) -> bool {
+        assert!(self.frames.len() < ROOM, "a packet after there was no more room");
+        self.frames.push_back(self.buffer[..length + 4].to_vec());
+        self.frames.len() < ROOM
+    }
+}
+
+impl Tx<Side> for Frames {
+    fn room(&mut self) -> Room {
+        Room::Some
+    }
+
+    fn space(&mut self, _: usize) -> &mut [u8] {
+        &mut self.buffer
+    }
+
+    fn commit(&mut self, _: &Side, _: &mut Inner, packet: &Outgoing<'_, usize>) -> Committed {
+        Committed { packets: 1, has_room: self.add(packet.length) }
+    }
+}
+
+impl Link<Side> for Frames {
+    type Guard = ();
+
+    fn guard(&self) {}
+
+    fn unblock(&mut self, _: &Side) -> bool {
+        self.frames.len() < ROOM
+    }
+
+    fn flush(&mut self, _: &Side) -> bool {
+        true
+    }
+
+    fn push(&mut self, _: &Side, _: usize, packet: &[u8]) -> bool {
+        self.buffer[..packet.len()].copy_from_slice(packet);
+        self.add(packet.len())
+    }
+
+    fn own_taken(&mut self) -> &mut u64 {
+        &mut self.taken
+    }
+}
+
+/// A device with its link.
+pub(super) struct Node {
+    pub(super) side: Side,
+    pub(super) device: Device<Side>,
+    pub(super) link: Frames,
+}
+
+impl Node {
+    /// Handles a packet from the other side.
+    pub(super) fn receive(&mut self, bytes: &[u8], now: Instant) {
+        let packet = Packet::parse(bytes).unwrap();
+        let number = packet.bth.destination;
+        if probe::is_for(number) {
+            let Device { credit, schedule } = &mut self.device;
+            let other = 1 - self.side.index;
+            match Message::parse(&packet).unwrap() {
+                Message::Probe { number, sender } => {
+                    self.side.push_probe((other, probe::ack(number, sender, 0)));
+                }
+                Message::Ack { number, sender } => {
+                    let receiver = Receiver::new(address(other).into(), sender);
+                    let next = credit.handle_probe_ack(receiver, number, now, schedule);
+                    next.into_iter().for_each(|probe| self.side.push_probe(probe));
+                }
+            }
+            return;
+        }
+        let Some(handle) = self.side.queue_pair(number) else { return };
+        let mut inner = handle.state().lock();
+        let Inner { queue_pair, receives, .. } = &mut *inner;
+        let envelope = ud::Envelope::default();
+        let inbound = InboundPacket {
+            time: now,
+            packet: &packet,
+            packets: 1,
+            marked: false,
+            envelope: &envelope,
+        };
+        queue_pair.endpoint.handle_packet(&inbound, Some(receives), &mut NoContents);
+        self.device.received(&self.side, &handle, &mut inner, now);
+    }
+
+    pub(super) fn serve(&mut self, now: Instant) {
+        self.device.resume(&self.side);
+        self.device.schedule.release_owed();
+        self.device.transmit_all(&mut self.link, &self.side, now, 4);
+        self.device.check_invariants();
+    }
+}
+
+pub(super) fn number(index: usize) -> Qpn {
+    Qpn(16 + index as u32)
+}
+
+pub(super) fn queue_pair(index: usize, peer: usize, queue: Option<Queue>) -> Rc<Qp> {
+    let service = match index {
+        DATAGRAMS.. => ServiceType::UnreliableDatagram,
+        _ => ServiceType::ReliableConnection,
+    };
+    let settings = Settings {
+        service,
+        number: number(index),
+        pd: PdId(1),
+        capabilities: Capabilities { max_send_wr: 64, ..Capabilities::default() },
+        signal_all: true,
+        shared_receives: false,
+        xrc: Default::default(),
+        partition: PKey(0xffff),
+        port_mtu: 1024,
+        groups: 1,
+        congestion: Congestion::default(),
+        keepalive: None,
+    };
+    let mut qp = QueuePair::new(settings);
+    let attributes = QueuePairAttributes {
+        access: Some(AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ),
+        partition: Some(0),
+        port: Some(1),
+        queue_key: Some(QKey(7)),
+        path: Some(AddressVector { port: 1, ..AddressVector::default() }),
+        path_mtu: PathMtu::from_bytes(1024),
+        timeout: Some(AckTimeout(8)),
+        retry_count: Some(7),
+        rnr_retry: Some(RnrRetry(7)),
+        min_rnr_timer: Some(RnrTimer::at_least(Duration::from_micros(20))),
+        max_rd_atomic: Some(4),
+        max_dest_rd_atomic: Some(4),
+        send_psn: Some(Psn(5)),
+        receive_psn: Some(Psn(5)),
+        destination: Some(number(index)),
+        ..QueuePairAttributes::default()
+    };
+    for to in [
+        ferroce_proto::qp::State::Init,
+        ferroce_proto::qp::State::ReadyToReceive,
+        ferroce_proto::qp::State::ReadyToSend,
+    ] {
+        let mut change = attributes;
+        if let Some(rule) = rule(service, qp.endpoint.state(), to) {
+            change.clear(AttributeMask::ALL - rule.required - rule.optional);
+        }
+        change.state = Some(to);
+        qp.endpoint.modify(&change).unwrap();
+    }
+    qp.endpoint.set_lossless(queue.is_some());
+    qp.receiver = (index < DATAGRAMS).then(|| Receiver::new(address(peer).into(), number(index)));
+    qp.queue = queue.filter(|_| index < DATAGRAMS);
+    let mut receives = ReceiveQueue::new(64);
+    let sge = sge(8192);
+    for id in 0..64 {
+        receives.post(ReceiveRequest { id: WorkId(id), sg_list: SgList::from(sge) }).unwrap();
+    }
+    let inner = Inner { queue_pair: qp, receives, sent: Vec::new(), received: 0 };
+    let (number, marks) = (number(index), Marks::default());
+    Rc::new(Qp { number, marks, state: Mutex::new(inner) })
+}
+
+/// `queued`: a bit for each QP that sends through the transmit queue.
+pub(super) fn nodes(queued: u8) -> [Node; 2] {
+    [0, 1].map(|index| {
+        let queue = Queue(Rc::default());
+        let of = |pair: usize| (queued >> pair & 1 == 1).then(|| queue.clone());
+        let queue_pairs = (0..QUEUE_PAIRS).map(|pair| queue_pair(pair, 1 - index, of(pair)));
+        let side = Side {
+            index,
+            queue_pairs: queue_pairs.collect(),
+            posted: PostedQueue::default(),
+            own: RefCell::default(),
+            queues_datagrams: queued >> DATAGRAMS & 1 == 1,
+            queue,
+            is_full: RefCell::default(),
+        };
+        let link = Frames { frames: VecDeque::new(), buffer: std::vec![0; 8192], taken: 0 };
+        // Credit for two packets.
+        Node { side, device: Device::new(1, 0), link }
+    })
+}
+
+/// Allows every access, and has no contents.
+#[derive(Debug)]
+pub(super) struct NoContents;
+
+impl Memory for NoContents {
+    fn check_local(&self, _: PdId, _: Sge, _: bool) -> Result<(), Denied> {
+        Ok(())
+    }
+
+    fn read_local(&self, _: PdId, _: Sge, _: &mut [u8]) -> Result<(), Denied> {
+        Ok(())
+    }
+
+    fn write_local(&mut self, _: PdId, _: Sge, _: &[u8]) -> Result<(), Denied> {
+        Ok(())
+    }
+
+    fn check_remote(&self, _: Accessor, _: RemoteRange, _: AccessFlags) -> Result<(), Denied> {
+        Ok(())
+    }
+
+    fn check_remote_key(&self, _: Accessor, _: RKey, _: AccessFlags) -> Result<(), Denied> {
+        Ok(())
+    }
+
+    fn read_remote(&self, _: Accessor, _: RemoteRange, _: &mut [u8]) -> Result<(), Denied> {
+        Ok(())
+    }
+
+    fn write_remote(&mut self, _: Accessor, _: RemoteRange, _: &[u8]) -> Result<(), Denied> {
+        Ok(())
+    }
+
+    fn atomic(&mut self, _: Accessor, _: RemoteRange, _: Atomic) -> Result<u64, Denied> {
+        Ok(0)
+    }
+
+    fn invalidate(&mut self, _: Accessor, _: RKey) -> Result<(), Denied> {
+        Ok(())
+    }
+
+    fn bind(&mut self, _: Accessor, _: &Bind) -> Result<(), Denied> {
+        Ok(())
+    }
+}
