@@ -64,7 +64,7 @@ impl Sent {
     const NOWHERE: Self = Self::Packets { count: 1, length: 0, has_room: true };
 }
 
-impl<H: Host> Device<H> {
+impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
     /// `share` and `slot`: see [`Credit::new`].
     pub fn new(share: usize, slot: u8) -> Self {
         Self { schedule: Schedule::default(), credit: Credit::new(share, slot) }

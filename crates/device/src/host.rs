@@ -10,7 +10,6 @@ use ferroce_wire::number::Qpn;
 use crate::credit::Receiver;
 use crate::credit::probe::ProbePacket;
 use crate::handle::Handle;
-use crate::link::TransmitQueue;
 use crate::queue_pair::{Object, State};
 
 /// The embedder of the device core: the engine of the library, or a host of the simulator.
@@ -21,8 +20,8 @@ pub trait Host: Sized {
     type State: State<Route = Self::Route, Queue = Self::Queue>;
     /// The route of a packet.
     type Route: Copy;
-    /// A transmit queue.
-    type Queue: TransmitQueue<Self>;
+    /// A transmit queue: a [`TransmitQueue`](crate::TransmitQueue).
+    type Queue;
     /// The registered memory.
     type Memory<'a>: Memory
     where
