@@ -16,9 +16,9 @@ use crate::schedule::Schedule;
 
 /// The maximum number of packets a QP sends before the next QP gets its turn, of any kind. The flow control gives a QP fewer
 /// requests where others wait.
-pub const TURN: usize = 128;
+const TURN: usize = 128;
 
-/// What a device remembers about its QPs: who is served next, and who may send. One thread at a time uses it.
+/// What a device remembers about its QPs: which one is served next, and which may send. One thread at a time uses it.
 #[derive(Debug)]
 pub struct Device<H: Host> {
     /// The QPs to serve.

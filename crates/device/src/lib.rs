@@ -25,7 +25,7 @@ pub mod schedule;
 #[cfg(test)]
 mod testing;
 
-pub use device::{Device, TURN, TurnEnd};
+pub use device::{Device, TurnEnd};
 pub use handle::{Handle, Marks, Membership, Schedulable};
 pub use host::{Host, Loss, Published};
 pub use link::{Committed, Link, Outgoing, QueueTurn, Room, TransmitQueue, Tx};

@@ -1,5 +1,6 @@
 //! Every tunable of the data path, with its reason, so that they can be weighed against each other. What a protocol fixes, a limit of
-//! a format or the size of a header, stays with the code that implements it; so do the bounds of credit, in `ferroce-device`.
+//! a format or the size of a header, stays with the code that implements it; so do the bounds of credit and of a turn, in
+//! `ferroce-device`.
 //! Times are in nanoseconds.
 
 /// Passes: how much one does, and how many a thread makes before it does something else.
