@@ -7,9 +7,7 @@ use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use ferroce_proto::budget::Budget;
 use ferroce_proto::congestion::{Congestion, cost};
-use ferroce_proto::memory::{
-    AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge,
-};
+use ferroce_proto::memory::{AccessFlags, NoContents, PdId, Sge};
 use ferroce_proto::rc::{Config, QueuePair, Role};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
@@ -22,51 +20,6 @@ use ferroce_wire::syndrome::RnrTimer;
 fn main() {
     println!("size of a queue pair: {} bytes", size_of::<QueuePair>());
     divan::main();
-}
-
-/// Memory that allows every access and stores nothing.
-struct NullMemory;
-
-impl Memory for NullMemory {
-    fn check_local(&self, _: PdId, _: Sge, _: bool) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn read_local(&self, _: PdId, _: Sge, _: &mut [u8]) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn write_local(&mut self, _: PdId, _: Sge, _: &[u8]) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn check_remote(&self, _: Accessor, _: RemoteRange, _: AccessFlags) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn check_remote_key(&self, _: Accessor, _: RKey, _: AccessFlags) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn read_remote(&self, _: Accessor, _: RemoteRange, _: &mut [u8]) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn write_remote(&mut self, _: Accessor, _: RemoteRange, _: &[u8]) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn atomic(&mut self, _: Accessor, _: RemoteRange, _: Atomic) -> Result<u64, Denied> {
-        Ok(0)
-    }
-
-    fn invalidate(&mut self, _: Accessor, _: RKey) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn bind(&mut self, _: Accessor, _: &Bind) -> Result<(), Denied> {
-        Ok(())
-    }
 }
 
 struct Pair {
@@ -126,7 +79,7 @@ impl Pair {
         let (mut done, mut moved) = (0, true);
         while std::mem::take(&mut moved) {
             while let Some(transmit) =
-                self.a.poll_transmit(now, &mut { Budget::UNLIMITED }, &mut NullMemory)
+                self.a.poll_transmit(now, &mut { Budget::UNLIMITED }, &mut NoContents)
             {
                 let packet = packet(&transmit, &self.zeroes);
                 self.b.handle_packet(
@@ -134,12 +87,12 @@ impl Pair {
                     &packet,
                     false,
                     Some(&mut self.receives),
-                    &mut NullMemory,
+                    &mut NoContents,
                 );
                 moved = true;
             }
             while let Some(transmit) =
-                self.b.poll_transmit(now, &mut { Budget::UNLIMITED }, &mut NullMemory)
+                self.b.poll_transmit(now, &mut { Budget::UNLIMITED }, &mut NoContents)
             {
                 let packet = packet(&transmit, &self.zeroes);
                 self.a.handle_packet(
@@ -147,7 +100,7 @@ impl Pair {
                     &packet,
                     false,
                     Some(&mut self.receives),
-                    &mut NullMemory,
+                    &mut NoContents,
                 );
                 moved = true;
             }

@@ -10,7 +10,10 @@ use ferroce_wire::transport::Reth;
 use crate::reason::{KeyFault, RefusedAccess};
 use crate::work::SgList;
 
+mod no_contents;
+
 pub use ferroce_wire::access::AccessFlags;
+pub use no_contents::NoContents;
 
 /// A protection domain (PD). A QP can only use memory of its own PD (IBA 10.2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

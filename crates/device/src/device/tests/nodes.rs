@@ -5,15 +5,12 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
-
 use std::time::Duration;
 use std::vec::Vec;
 
 use ferroce_proto::congestion::Congestion;
 use ferroce_proto::endpoint::{InboundPacket, Settings};
-use ferroce_proto::memory::{
-    AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge,
-};
+use ferroce_proto::memory::{AccessFlags, NoContents, PdId, Sge};
 use ferroce_proto::qp::{
     AckTimeout, AddressVector, AttributeMask, Capabilities, PathMtu, QueuePairAttributes, RnrRetry,
     RnrTimer, ServiceType, rule,
@@ -22,7 +19,7 @@ use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::ud;
 use ferroce_proto::work::{ReceiveRequest, SgList, Status, WorkId};
 use ferroce_sync::{Mutex, PostedQueue};
-use ferroce_wire::number::{LKey, PKey, Psn, QKey, Qpn, RKey, VirtualAddress};
+use ferroce_wire::number::{LKey, PKey, Psn, QKey, Qpn, VirtualAddress};
 use ferroce_wire::packet::Packet;
 
 use crate::credit::probe::{self, Message, ProbePacket};
@@ -431,50 +428,4 @@ pub(super) fn nodes(queued: u8) -> [Node; 2] {
         // Credit for two packets.
         Node { side, device: Device::new(1, 0), link }
     })
-}
-
-/// Allows every access, and has no contents.
-#[derive(Debug)]
-pub(super) struct NoContents;
-
-impl Memory for NoContents {
-    fn check_local(&self, _: PdId, _: Sge, _: bool) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn read_local(&self, _: PdId, _: Sge, _: &mut [u8]) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn write_local(&mut self, _: PdId, _: Sge, _: &[u8]) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn check_remote(&self, _: Accessor, _: RemoteRange, _: AccessFlags) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn check_remote_key(&self, _: Accessor, _: RKey, _: AccessFlags) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn read_remote(&self, _: Accessor, _: RemoteRange, _: &mut [u8]) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn write_remote(&mut self, _: Accessor, _: RemoteRange, _: &[u8]) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn atomic(&mut self, _: Accessor, _: RemoteRange, _: Atomic) -> Result<u64, Denied> {
-        Ok(0)
-    }
-
-    fn invalidate(&mut self, _: Accessor, _: RKey) -> Result<(), Denied> {
-        Ok(())
-    }
-
-    fn bind(&mut self, _: Accessor, _: &Bind) -> Result<(), Denied> {
-        Ok(())
-    }
 }

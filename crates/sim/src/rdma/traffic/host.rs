@@ -10,7 +10,7 @@ use ferroce_device::{Marks, Membership, Schedulable};
 use ferroce_proto::budget::Budget;
 use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::InboundPacket;
-use ferroce_proto::memory::Sge;
+use ferroce_proto::memory::{NoContents, Sge};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
 use ferroce_proto::ud::Envelope;
@@ -21,7 +21,6 @@ use ferroce_wire::ip::Ecn;
 use ferroce_wire::number::{Immediate, LKey, Qpn};
 use ferroce_wire::packet::Packet;
 
-use super::memory::NoContents;
 use super::plan::{Gate, PlannedFlow};
 use crate::host::{Destination, Host};
 use crate::rdma::frame::{ReceivedPacket, emit_with_ecn};

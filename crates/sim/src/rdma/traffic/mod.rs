@@ -12,7 +12,6 @@
 //! | `results` | what was measured |
 
 mod host;
-mod memory;
 mod network;
 mod pattern;
 mod plan;

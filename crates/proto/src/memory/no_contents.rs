@@ -1,14 +1,13 @@
-//! Memory without contents: traffic patterns measure packets, not data.
+//! Memory without contents.
 
-use ferroce_proto::memory::{
-    AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge,
-};
 use ferroce_wire::number::RKey;
 
-/// Allows every access. Reads leave the buffer as it is, and writes are discarded: a thousand hosts with flows of many
-/// megabytes need no memory for them.
-#[derive(Debug)]
-pub(super) struct NoContents;
+use super::{AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge};
+
+/// Allows every access. Reads leave the buffer as it is, and writes are discarded: for who counts packets, not bytes, such as a
+/// simulation of a thousand hosts with flows of many megabytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoContents;
 
 impl Memory for NoContents {
     fn check_local(&self, _: PdId, _: Sge, _: bool) -> Result<(), Denied> {
