@@ -7,6 +7,7 @@ use ferroce_proto::endpoint::{Budget, Pending};
 use ferroce_proto::time::{Instant, earliest};
 use ferroce_proto::transmit::EncodeError;
 
+use crate::completions::publish;
 use crate::credit::{Credit, PATIENCE, Receiver};
 use crate::handle::Schedulable;
 use crate::host::{Host, Loss};
@@ -25,6 +26,9 @@ pub struct Device<H: Host> {
     pub schedule: Schedule<H::Handle>,
     /// The credit towards all receivers.
     pub credit: Credit<H::Handle, H::Route>,
+    /// The QP of the last packet, and the version of the tables in which it was found: the next packet is often for the same
+    /// QP.
+    pub(crate) last: Option<(u32, H::Handle)>,
 }
 
 /// A QP of the embedder.
@@ -67,7 +71,8 @@ impl Sent {
 impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
     /// `share` and `slot`: see [`Credit::new`].
     pub fn new(share: usize, slot: u8) -> Self {
-        Self { schedule: Schedule::default(), credit: Credit::new(share, slot) }
+        let (schedule, credit) = (Schedule::default(), Credit::new(share, slot));
+        Self { schedule, credit, last: None }
     }
 
     /// When the next timer expires: see [`Device::run_timers`].
@@ -124,7 +129,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
     /// Resumes QPs whose transmit queues have room again, no more than there is room for.
     #[inline]
     pub fn resume(&mut self, host: &H) {
-        let Self { schedule, credit } = self;
+        let Self { schedule, credit, .. } = self;
         host.resume_queues(|queue, most| credit.resume(queue, most, schedule));
     }
 
@@ -149,7 +154,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         host.begin_turn(state, now);
         if state.queue_pair().queue.is_some() {
             let turn = self.turn_in_queue(host, handle, state, now);
-            let lost = host.publish(handle, state, now).lost;
+            let lost = publish(host, handle, state, now).lost;
             self.update(handle, state.queue_pair(), lost);
             self.set_timer(handle, state.queue_pair());
             return turn;
@@ -179,7 +184,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
                 }
             }
         }
-        let lost = host.publish(handle, state, now).lost;
+        let lost = publish(host, handle, state, now).lost;
         let queue_pair = state.queue_pair();
         self.update(handle, queue_pair, lost);
         if let (TurnEnd::Done, Some(needs)) = (end, queue_pair.endpoint.over_budget()) {
@@ -328,13 +333,13 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
 
     /// Runs the timers that have expired.
     pub fn run_timers(&mut self, host: &H, now: Instant) -> bool {
-        let Self { credit, schedule } = self;
+        let Self { credit, schedule, .. } = self;
         if credit.next_timer().is_some_and(|due| due <= now) {
             credit.expire(now, schedule, |probe| host.push_probe(probe));
         }
         let mut completed = false;
         while let Some((time, number)) = self.schedule.pop_timer(now) {
-            let Some(handle) = host.queue_pair(number) else { continue };
+            let Some(handle) = host.tables().queue_pair(number) else { continue };
             let mut state = handle.state().lock();
             let queue_pair = state.queue_pair();
             // Another entry had an earlier time and was handled.
@@ -346,7 +351,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
                     queue_pair.endpoint.handle_delay(now);
                 }
                 queue_pair.endpoint.handle_timeout(now);
-                let published = host.publish(&handle, &mut state, now);
+                let published = publish(host, &handle, &mut state, now);
                 completed |= published.some;
                 self.update(&handle, state.queue_pair(), published.lost);
                 // Its next timer is set after it has transmitted; until then `poll_timeout` may return the expired one.
@@ -372,7 +377,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         state: &mut H::State,
         now: Instant,
     ) -> bool {
-        let published = host.publish(handle, state, now);
+        let published = publish(host, handle, state, now);
         let queue_pair = state.queue_pair();
         self.update(handle, queue_pair, published.lost);
         self.schedule.received(handle, queue_pair.endpoint.pending());
@@ -394,7 +399,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         if queue_pair.queue.is_some() {
             return;
         }
-        let Self { credit, schedule } = self;
+        let Self { credit, schedule, .. } = self;
         let in_flight = queue_pair.endpoint.in_flight();
         credit.update(handle, &mut queue_pair.membership, in_flight, schedule);
         if lost.requests {
@@ -408,6 +413,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
     /// Removes a destroyed QP.
     pub fn forget(&mut self, handle: &H::Handle, queue_pair: &mut State<H>) {
         queue_pair.destroyed = true;
+        self.last.take_if(|(_, last)| last.number() == handle.number());
         self.credit.leave(handle, &mut queue_pair.membership, &mut self.schedule);
     }
 

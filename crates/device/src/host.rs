@@ -1,23 +1,35 @@
 //! What the device core needs from its embedder.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::ops::Deref;
 
+use ferroce_proto::counters::Counters;
+use ferroce_proto::endpoint::Event;
 use ferroce_proto::memory::Memory;
+use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
+use ferroce_proto::work::Completion;
 use ferroce_sync::PostedQueue;
-use ferroce_wire::number::Qpn;
+use ferroce_wire::address::Gid;
+use ferroce_wire::transport::Bth;
 
+use crate::arrival::{Arrival, Refusal};
 use crate::credit::Receiver;
 use crate::credit::probe::ProbePacket;
 use crate::handle::Handle;
-use crate::queue_pair::{Object, State};
+use crate::queue_pair::{Object, ReceiveSource, State};
+use crate::tables::Tables;
 
 /// The embedder of the device core: the engine of the library, or a host of the simulator.
 pub trait Host: Sized {
     /// The handle of a QP.
-    type Handle: Handle<Target: Object<State = Self::State>>;
+    type Handle: Handle<Target: Object<State = Self::State, ReceiveQueue = Self::ReceiveQueue>>;
     /// The state of a QP.
     type State: State<Route = Self::Route, Queue = Self::Queue>;
+    /// The handle of a receive queue.
+    type ReceiveQueue: Clone + Deref<Target: ReceiveSource>;
     /// The route of a packet.
     type Route: Copy;
     /// A transmit queue: a [`TransmitQueue`](crate::TransmitQueue).
@@ -26,12 +38,16 @@ pub trait Host: Sized {
     type Memory<'a>: Memory
     where
         Self: 'a;
+    /// A received packet.
+    type Arrival<'a>: Arrival;
+    /// A CQ that a completion did not fit into.
+    type Overrun;
 
     /// The registered memory, as transports access it now.
     fn memory(&self, now: Instant) -> Self::Memory<'_>;
 
-    /// The QP with this number.
-    fn queue_pair(&self, number: Qpn) -> Option<Self::Handle>;
+    /// The QPs and SRQs of this process.
+    fn tables(&self) -> &Tables<Self::Handle, Self::ReceiveQueue>;
 
     /// The QPs that other threads have queued.
     fn posted(&self) -> &PostedQueue<Self::Handle>;
@@ -45,8 +61,79 @@ pub trait Host: Sized {
     /// A turn of the QP begins.
     fn begin_turn(&self, state: &mut Self::State, now: Instant);
 
-    /// Moves what the transport has to report to the program.
-    fn publish(&self, handle: &Self::Handle, state: &mut Self::State, now: Instant) -> Published;
+    // Packets that arrive.
+
+    /// Whether a connected QP accepts packets from this address: only its peer's, even if QPN and PSN match.
+    fn is_peer(&self, state: &Self::State, source: IpAddr) -> bool;
+
+    /// Captures a packet that has arrived. Returns whether there is a capture.
+    fn record(&self, arrival: &Self::Arrival<'_>, state: Option<&Self::State>) -> bool;
+
+    /// The captured packet that is being handled, whose comment says why it was refused, if it is.
+    fn set_captured(&self, state: &mut Self::State, packet: Option<&Bth>);
+
+    /// The transport of the QP gets this packet.
+    fn accepted(&self, state: &mut Self::State, arrival: &Self::Arrival<'_>);
+
+    /// A packet was dropped.
+    fn refuse(&self, refusal: Refusal, packet: Option<&Bth>);
+
+    /// A packet for a connected QP was dropped, because it is not from its peer or the QP does not know its peer yet.
+    fn refuse_stranger(&self, handle: &Self::Handle, state: &Self::State, packet: &Bth);
+
+    /// Handles a management datagram. Returns whether it belongs to this process. The caller owns the device, so nothing
+    /// here may wait for it.
+    fn handle_management(&self, arrival: &Self::Arrival<'_>) -> bool;
+
+    /// The QPs that are attached to a multicast group.
+    fn members(&self, group: Gid) -> Vec<Self::Handle>;
+
+    /// The route to the process of this host that sent a probe or its acknowledgement; `None` if another host did.
+    fn route_back(&self, arrival: &Self::Arrival<'_>) -> Option<Self::Route>;
+
+    // What a QP reports.
+
+    /// Adds a completion of a send request to its CQ.
+    fn complete_send(
+        &self,
+        handle: &Self::Handle,
+        state: &mut Self::State,
+        completion: Completion,
+        now: Instant,
+    ) -> Result<(), Self::Overrun>;
+
+    /// Adds a completion of a receive request to its CQ. `named`: the SRQ of the request, if XRC named it.
+    fn complete_receive(
+        &self,
+        handle: &Self::Handle,
+        state: &mut Self::State,
+        named: Option<&Self::ReceiveQueue>,
+        completion: Completion,
+        now: Instant,
+    ) -> Result<(), Self::Overrun>;
+
+    /// Counts a lost completion, which ends the QP for the reason that is returned.
+    fn overrun(&self, state: &mut Self::State, overrun: Self::Overrun) -> Reason;
+
+    /// The QP has failed for this reason, unless another was given before.
+    fn set_ended_by(&self, state: &mut Self::State, reason: &Reason);
+
+    /// Adds up the counts of a QP.
+    fn count(&self, state: &mut Self::State, counted: &Counters);
+
+    /// Reports why packets or requests were refused, dropped or ended.
+    fn report(&self, handle: &Self::Handle, state: &Self::State, reasons: &[Reason]);
+
+    /// Raises an async event of a QP.
+    fn raise(&self, handle: &Self::Handle, event: Event);
+
+    /// Raises the limit event of an SRQ.
+    fn limit_reached(&self, receives: &Self::ReceiveQueue);
+
+    /// The completions of a QP were published.
+    fn published(&self, handle: &Self::Handle, state: &mut Self::State, now: Instant);
+
+    // Packets to send.
 
     /// The process of this host that the next packet of the QP goes to, and the way there, if that packet is not acknowledged.
     /// All such packets to a process take the same way, because probes must stay behind the packets they cover.
@@ -83,15 +170,6 @@ pub struct Published {
     pub some: bool,
     /// It lost packets since the last time.
     pub lost: Loss,
-}
-
-impl Published {
-    /// Adds what was published later.
-    pub fn add(&mut self, later: Self) {
-        self.some |= later.some;
-        self.lost.requests |= later.lost.requests;
-        self.lost.responses |= later.lost.responses;
-    }
 }
 
 /// Packets that a QP has found to be lost.

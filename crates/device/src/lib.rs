@@ -14,19 +14,28 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod arrival;
+mod completions;
 pub mod credit;
 mod device;
 mod handle;
 mod host;
 mod link;
+mod numbers;
 mod queue_pair;
+mod receive;
 mod receiver;
 pub mod schedule;
+mod tables;
 #[cfg(test)]
 mod testing;
 
+pub use arrival::{Arrival, Refusal, admit, destination, is_default_partition};
+pub use completions::publish;
 pub use device::{Device, TurnEnd};
 pub use handle::{Handle, Marks, Membership, Schedulable};
 pub use host::{Host, Loss, Published};
 pub use link::{Committed, Link, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
-pub use queue_pair::{Object, QueuePair, State};
+pub use queue_pair::{Object, QueuePair, ReceiveSource, State};
+pub use receive::Burst;
+pub use tables::{Objects, Tables};

@@ -2,7 +2,9 @@
 
 use ferroce_proto::doorbell::Doorbell;
 use ferroce_proto::endpoint::{Endpoint, Settings};
+use ferroce_proto::receive::ReceiveQueue;
 use ferroce_sync::Mutex;
+use ferroce_wire::number::Qpn;
 
 use crate::credit::Receiver;
 use crate::handle::{Membership, Schedulable};
@@ -53,9 +55,23 @@ impl<R: Copy, X> QueuePair<R, X> {
 pub trait Object: Schedulable {
     /// What its lock protects.
     type State;
+    /// The handle of its receive queue.
+    type ReceiveQueue;
 
     /// The state, under its lock.
     fn state(&self) -> &Mutex<Self::State>;
+
+    /// Its own RQ, or its SRQ. That of an XRC target has no requests: its packets name SRQs.
+    fn receives(&self) -> &Self::ReceiveQueue;
+}
+
+/// A receive queue: a QP's own RQ, or an SRQ.
+pub trait ReceiveSource {
+    /// The number of an SRQ.
+    fn number(&self) -> Option<Qpn>;
+
+    /// Its requests. Locked after the QP.
+    fn queue(&self) -> &Mutex<ReceiveQueue>;
 }
 
 /// What the lock of a QP protects: that of the device core, and more of the embedder.

@@ -91,7 +91,7 @@ impl ProtectionDomain {
             return Err(CreateError::SharedReceiveQueueTooLong { given, max });
         }
         let adapter = self.context().adapter();
-        let number = adapter.tables.new_number()?;
+        let number = adapter.new_number()?;
         let receives = Arc::new(RecvQueue {
             number: Some(number),
             published: Some(adapter.counters.publish(Kind::SharedReceiveQueue, |slot| {
@@ -102,7 +102,7 @@ impl ProtectionDomain {
             completions: completions.map(CompletionQueue::share),
             events: Arc::clone(&self.context().events),
         });
-        adapter.tables.add_receive_queue(number, &receives);
+        adapter.tables.add_receive_queue(number, Arc::clone(&receives));
         if let Some(completions) = &receives.completions {
             completions.users.fetch_add(1, Ordering::Relaxed);
             // The shard of XRC targets.

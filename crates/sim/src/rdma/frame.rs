@@ -1,9 +1,11 @@
 //! Packets as whole Ethernet frames. The ICRC is computed on transmit and checked on receive.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use ferroce_proto::ud::GRH_LEN;
-use ferroce_wire::address::{Ip4, Mac};
+use ferroce_device::Arrival;
+use ferroce_proto::time::Instant;
+use ferroce_proto::ud::{Envelope, GRH_LEN};
+use ferroce_wire::address::{Gid, Ip4, Mac};
 use ferroce_wire::ethernet::{EtherType, Ethernet};
 use ferroce_wire::frame::{Frame, IcrcVerdict, Network};
 use ferroce_wire::ip::{Ecn, IpProtocol, Ipv4, ROCE_PORT, Udp};
@@ -16,14 +18,14 @@ const CE: Ecn = Ecn(3);
 pub(super) struct ReceivedPacket<'a> {
     pub(super) packet: Packet<'a>,
     pub(super) ip: Ipv4,
-    /// The network marked it CE.
-    pub(super) marked: bool,
+    /// When it arrived.
+    pub(super) time: Instant,
 }
 
 impl<'a> ReceivedPacket<'a> {
     /// Parses a frame; `None` if it is corrupted.
-    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let (frame, received) = Self::parse_headers(bytes)?;
+    pub(super) fn parse(bytes: &'a [u8], time: Instant) -> Option<Self> {
+        let (frame, received) = Self::parse_headers(bytes, time)?;
         if frame.check_icrc() != IcrcVerdict::Ok {
             return None;
         }
@@ -31,24 +33,59 @@ impl<'a> ReceivedPacket<'a> {
     }
 
     /// As [`ReceivedPacket::parse`] on a network that corrupts nothing: does not check the ICRC.
-    pub(super) fn parse_trusted(bytes: &'a [u8]) -> Option<Self> {
-        Self::parse_headers(bytes).map(|(_, received)| received)
+    pub(super) fn parse_trusted(bytes: &'a [u8], time: Instant) -> Option<Self> {
+        Self::parse_headers(bytes, time).map(|(_, received)| received)
     }
 
-    fn parse_headers(bytes: &'a [u8]) -> Option<(Frame<'a>, Self)> {
+    fn parse_headers(bytes: &'a [u8], time: Instant) -> Option<(Frame<'a>, Self)> {
         let frame = Frame::ethernet(bytes, bytes.len());
         // A flipped bit may be outside the packet: only the parsed packet and its ICRC are checked.
         let packet = frame.packet.filter(|_| frame.problem.is_none())?;
         let Some(Network::Ipv4(ip, _)) = frame.network else { return None };
-        let received = Self { packet, ip, marked: ip.ecn == CE };
+        let received = Self { packet, ip, time };
         Some((frame, received))
     }
 
-    /// Returns the 40 bytes before a UD payload: an IPv4 header in the last 20 bytes (IBA A17).
-    pub(super) fn route_header(&self) -> [u8; GRH_LEN] {
+    /// Whether the network has marked it CE.
+    pub(super) fn is_marked(&self) -> bool {
+        self.ip.ecn == CE
+    }
+}
+
+impl Arrival for ReceivedPacket<'_> {
+    fn packet(&self) -> &Packet<'_> {
+        &self.packet
+    }
+
+    fn packets(&self) -> u32 {
+        1
+    }
+
+    fn time(&self) -> Instant {
+        self.time
+    }
+
+    fn source(&self) -> IpAddr {
+        Ipv4Addr::from(self.ip.source.0).into()
+    }
+
+    fn destination(&self) -> IpAddr {
+        Ipv4Addr::from(self.ip.destination.0).into()
+    }
+
+    fn is_marked(&self) -> bool {
+        self.is_marked()
+    }
+
+    fn may_be_queued(&self) -> bool {
+        false
+    }
+
+    /// With the 40 bytes before a UD payload: an IPv4 header in the last 20 bytes (IBA A17).
+    fn envelope(&self) -> Envelope {
         let mut header = [0; GRH_LEN];
         header[GRH_LEN - Ipv4::LEN..].copy_from_slice(&self.ip.to_bytes());
-        header
+        Envelope { destination: Gid::from_ip(Arrival::destination(self)), header: Some(header) }
     }
 }
 

@@ -3,7 +3,6 @@
 
 use ferroce_proto::memory::AccessFlags;
 use ferroce_proto::qp::ServiceType;
-use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
 use ferroce_wire::number::{Psn, RKey, VirtualAddress};
@@ -65,7 +64,7 @@ impl ManyConnections {
 
     /// Adds an endpoint that is connected to endpoint `peer` of host `other`.
     fn add(&self, host: &mut RdmaHost, other: usize, peer: usize, remote: RKey, messages: u32) {
-        let endpoint = host.add_endpoint(address(other), EndpointRq::Own(ReceiveQueue::new(0)));
+        let endpoint = host.add_endpoint(address(other), EndpointRq::Own(0));
         let service = ServiceType::ReliableConnection;
         let mut config = QpConfig::new(service, qpn(endpoint), 1024, Psn(0));
         config.set_peer(qpn(peer), Psn(0), 1024);

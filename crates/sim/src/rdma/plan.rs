@@ -5,11 +5,11 @@ use std::net::Ipv4Addr;
 use ferroce_proto::congestion::Window;
 use ferroce_proto::memory::AccessFlags;
 use ferroce_proto::qp::ServiceType;
-use ferroce_proto::receive::{ReceiveQueue, XrcDomain, XrcProperties};
+use ferroce_proto::receive::{XrcDomain, XrcProperties};
 use ferroce_proto::time::Instant;
 use ferroce_wire::number::{Psn, Qpn};
 
-use super::host::{EndpointRq, PendingSetup, QpConfig, RdmaHost, Srq, Work};
+use super::host::{EndpointRq, PendingSetup, QpConfig, RdmaHost, Work};
 use super::layout::{GUARD_BYTES, RC_SRQ, XRC_DOMAIN, address, qpn};
 use super::management::{ConnectionSpec, Management, QpControl};
 use super::memory::{OTHER_PD, PD, REMOTE, Regions};
@@ -47,7 +47,7 @@ pub(super) fn host(index: usize, seed: u64, workload: &Workload) -> RdmaHost {
     let kinds = [None, extended(XRC_DOMAIN), extended(XRC_DOMAIN), extended(XrcDomain(9))];
     for kind in kinds {
         let region = host.memory.add(Vec::new(), PD, AccessFlags::LOCAL_WRITE);
-        host.srqs.push(Srq::new(region, kind));
+        host.add_srq(region, kind);
     }
     host
 }
@@ -75,8 +75,7 @@ pub(super) fn begin(connections: &[Connection], hosts: &mut [RdmaHost]) {
     for host in hosts.iter_mut() {
         host.memory.map();
         for shared in &mut host.srqs {
-            shared.limit = shared.queue.len() / 2;
-            shared.queue.arm_limit(shared.limit);
+            shared.arm_limit();
         }
     }
     let direct = || connections.iter().filter(|one| one.set_up == SetUp::Direct);
@@ -117,7 +116,7 @@ impl ConnectionPlanner<'_> {
             let receives = match self.service {
                 Service::Extended => EndpointRq::Xrc,
                 Service::Reliable if self.random.below(3) == 0 => EndpointRq::Shared(RC_SRQ),
-                _ => EndpointRq::Own(ReceiveQueue::new(self.workload.requests as usize)),
+                _ => EndpointRq::Own(self.workload.requests as usize),
             };
             let index = self.hosts[pair[side]].add_endpoint(address(pair[1 - side]), receives);
             EndpointId { host: pair[side], index }
@@ -202,7 +201,7 @@ impl ConnectionPlanner<'_> {
             .then(|| Ipv4Addr::from_bits(0xef01_0000 + self.index as u32));
         let receivers = if group.is_some() { &order[1..] } else { &order[1..2] };
         let mut add = |host: usize, capacity: usize| {
-            let receives = EndpointRq::Own(ReceiveQueue::new(capacity));
+            let receives = EndpointRq::Own(capacity);
             EndpointId {
                 host,
                 index: self.hosts[host].add_endpoint(Ipv4Addr::UNSPECIFIED, receives),

@@ -5,7 +5,6 @@ use std::time::Duration;
 use ferroce_proto::congestion::{Congestion, cost};
 use ferroce_proto::memory::AccessFlags;
 use ferroce_proto::qp::ServiceType;
-use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
 use ferroce_wire::number::{Psn, RKey, VirtualAddress};
@@ -73,8 +72,7 @@ impl Transfer {
             config.set_peer(qpn(0), Psn(0), self.mtu);
             edit(&mut config);
             config.settings.capabilities.max_send_wr = wanted as u32;
-            let endpoint =
-                host.add_endpoint(address(1 - side), EndpointRq::Own(ReceiveQueue::new(0)));
+            let endpoint = host.add_endpoint(address(1 - side), EndpointRq::Own(0));
             let count = if side == 0 { wanted as u32 } else { 0 };
             host.endpoints[endpoint].pending = Some(Box::new(PendingSetup {
                 config,

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
 
+use ferroce_device::Objects;
 use ferroce_memory::Registry;
 use ferroce_proto::time::Instant;
 use ferroce_sync::{Owned, PostedQueue, Signals};
@@ -17,18 +18,20 @@ use super::management::Management;
 use super::outbox::Outbox;
 use super::pause::Pause;
 use super::port::Port;
-use super::queue_pair::Core;
+use super::queue_pair::{Core, Inner, RecvQueue};
 use super::rings::Rings;
 use super::shards::Handle;
-use super::tables::{Objects, Tables};
 use super::thread;
 use crate::device::Device;
 use crate::drive::Polling;
-use crate::error::OpenError;
+use crate::error::{CreateError, OpenError};
 use crate::event::Events;
 use crate::options::Options;
 use crate::sync::lock;
 use crate::tap::Tap;
+
+/// The QPs and SRQs of an open device.
+pub(crate) type Tables = ferroce_device::Tables<Arc<Core>, Arc<RecvQueue>>;
 
 /// An open device in this process: its identity, and its parts.
 pub(crate) struct Adapter {
@@ -73,7 +76,7 @@ struct Common {
     events: Arc<Events>,
     counters: Arc<Counters>,
     tap: Arc<Tap>,
-    objects: Arc<Objects>,
+    objects: Arc<Objects<Arc<RecvQueue>>>,
 }
 
 /// The devices open in this process, with all shards. A forked child has none: the sockets and the thread belong to its parent.
@@ -210,6 +213,16 @@ impl Adapter {
 
     pub(super) fn set_handle(&self, handle: &Arc<Handle>) {
         *lock(&self.handle) = Arc::downgrade(handle);
+    }
+
+    /// A number that no QP and no SRQ of this process has.
+    pub(crate) fn new_number(&self) -> Result<Qpn, CreateError> {
+        self.tables.new_number(random::number).ok_or(CreateError::NoQueueNumbers)
+    }
+
+    /// Publishes what a QP has to report to the program.
+    pub(crate) fn publish(&self, core: &Arc<Core>, inner: &mut Inner, now: Instant) {
+        ferroce_device::publish(self, core, inner, now);
     }
 
     /// The capture of the device, while its packets are recorded.

@@ -100,7 +100,6 @@ impl Driver {
     pub(super) fn forget(&mut self, adapter: &Adapter, core: &Arc<Core>) {
         let mut inner = core.inner.lock();
         inner.peer_info = None;
-        self.rings.forget(core);
         self.tx.discard(adapter, core.number);
         self.device.forget(core, &mut inner);
     }

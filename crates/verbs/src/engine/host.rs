@@ -1,35 +1,51 @@
 //! What the device core needs from the engine.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferroce_device::credit::Receiver;
 use ferroce_device::credit::probe::ProbePacket;
-use ferroce_device::{Host, Published};
+use ferroce_device::{Host, Refusal};
 use ferroce_memory::Registry;
+use ferroce_proto::counters::Counters;
+use ferroce_proto::endpoint::Event;
+use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
+use ferroce_proto::work::Completion;
+use ferroce_stat::layout::SharedReceiveQueue;
 use ferroce_sync::PostedQueue;
+use ferroce_wire::address::Gid;
 use ferroce_wire::number::Qpn;
+use ferroce_wire::transport::Bth;
 
-use super::adapter::Adapter;
+use super::adapter::{Adapter, Tables};
+use super::counters::count;
 use super::link::Route;
-use super::queue_pair::{Core, Inner};
+use super::queue_pair::{Core, Inner, RecvQueue};
 use super::rings::{RingRoute, resume_rings};
+use super::rx::ReceivedPacket;
+use crate::cq;
+use crate::event::{AsyncEvent, Source};
 
 impl Host for Adapter {
     type Handle = Arc<Core>;
     type State = Inner;
     type Route = Route;
     type Queue = Box<RingRoute>;
+    type ReceiveQueue = Arc<RecvQueue>;
     type Memory<'a> = &'a Registry;
+    type Arrival<'a> = ReceivedPacket<'a>;
+    type Overrun = cq::Overrun;
 
     #[inline]
     fn memory(&self, _: Instant) -> &Registry {
         &self.memory
     }
 
-    fn queue_pair(&self, number: Qpn) -> Option<Arc<Core>> {
-        self.tables.queue_pair(number)
+    #[inline]
+    fn tables(&self) -> &Tables {
+        &self.tables
     }
 
     #[inline]
@@ -53,8 +69,125 @@ impl Host for Adapter {
     }
 
     #[inline]
-    fn publish(&self, core: &Arc<Core>, inner: &mut Inner, now: Instant) -> Published {
-        core.publish_completions(inner, self, now)
+    fn is_peer(&self, inner: &Inner, source: IpAddr) -> bool {
+        Self::is_peer(self, inner, source)
+    }
+
+    #[inline]
+    fn record(&self, received: &ReceivedPacket<'_>, inner: Option<&Inner>) -> bool {
+        Self::record(self, received, inner)
+    }
+
+    fn set_captured(&self, inner: &mut Inner, packet: Option<&Bth>) {
+        inner.captured = packet.copied();
+    }
+
+    #[inline]
+    fn accepted(&self, inner: &mut Inner, received: &ReceivedPacket<'_>) {
+        inner.heard = Some(received.now);
+        inner.stats.received(received.packet, received.packets);
+    }
+
+    #[cold]
+    fn refuse(&self, refusal: Refusal, packet: Option<&Bth>) {
+        self.drop_packet(refusal, packet);
+    }
+
+    #[cold]
+    fn refuse_stranger(&self, core: &Arc<Core>, inner: &Inner, packet: &Bth) {
+        self.drop_stranger(core, inner, packet);
+    }
+
+    fn handle_management(&self, received: &ReceivedPacket<'_>) -> bool {
+        self.management.handle(self.mads(), *received.local, received)
+    }
+
+    fn members(&self, group: Gid) -> Vec<Arc<Core>> {
+        self.port.groups.members(group)
+    }
+
+    fn route_back(&self, received: &ReceivedPacket<'_>) -> Option<Route> {
+        let (source, local) = (received.info.source.ip(), *received.local);
+        let index = self.port.links.iter().position(|link| link.address == local);
+        self.port.is_here(source).then(|| Route {
+            link: index.unwrap_or(0) as u8,
+            sender: 0,
+            flow_label: 0,
+            destination: SocketAddr::new(source, local.port()),
+            traffic_class: 0,
+            hop_limit: None,
+        })
+    }
+
+    #[inline]
+    fn complete_send(
+        &self,
+        core: &Arc<Core>,
+        inner: &mut Inner,
+        mut completion: Completion,
+        now: Instant,
+    ) -> Result<(), cq::Overrun> {
+        inner.stats.completed(&mut completion, &mut inner.ended_by);
+        core.complete(&core.sends, completion, now)
+    }
+
+    #[inline]
+    fn complete_receive(
+        &self,
+        core: &Arc<Core>,
+        inner: &mut Inner,
+        named: Option<&Arc<RecvQueue>>,
+        mut completion: Completion,
+        now: Instant,
+    ) -> Result<(), cq::Overrun> {
+        inner.stats.completed(&mut completion, &mut inner.ended_by);
+        let consumed = named.unwrap_or(&core.receives);
+        if let Some(slot) = &consumed.published {
+            slot.word(SharedReceiveQueue::Completed as usize).fetch_add(1, Ordering::Relaxed);
+        }
+        let queue = named.and_then(|named| named.completions.as_ref());
+        core.complete(queue.unwrap_or(&core.receive_completions), completion, now)
+    }
+
+    fn overrun(&self, inner: &mut Inner, overrun: cq::Overrun) -> Reason {
+        let cq::Overrun { queue, capacity } = overrun;
+        count(self.counters.overruns());
+        let reason = Reason::CqOverrun { queue, capacity };
+        inner.ended_by = reason.number();
+        reason
+    }
+
+    fn set_ended_by(&self, inner: &mut Inner, reason: &Reason) {
+        if inner.ended_by == 0 {
+            inner.ended_by = reason.number();
+        }
+    }
+
+    fn count(&self, inner: &mut Inner, counted: &Counters) {
+        self.counters.add(counted);
+        inner.stats.count(counted);
+    }
+
+    #[cold]
+    fn report(&self, core: &Arc<Core>, inner: &Inner, reasons: &[Reason]) {
+        self.report_reasons(core, inner, reasons);
+    }
+
+    fn raise(&self, core: &Arc<Core>, event: Event) {
+        tracing::debug!(qpn = core.number.0, ?event, "QP event");
+        let source = Source::QueuePair(core.number);
+        core.events.raise(AsyncEvent { source, kind: event.into() });
+    }
+
+    fn limit_reached(&self, receives: &Arc<RecvQueue>) {
+        if let Some(number) = receives.number {
+            receives.events.raise(AsyncEvent::limit_reached(number));
+        }
+    }
+
+    #[inline]
+    fn published(&self, _: &Arc<Core>, inner: &mut Inner, now: Instant) {
+        inner.stats.publish(&inner.queue_pair.endpoint, now);
     }
 
     #[inline]

@@ -9,14 +9,12 @@
 //! | `link` | one address of a port and its sockets; routes |
 //! | `senders` | the send sockets of an address, and the source port of a QP |
 //! | `groups` | multicast groups |
-//! | `tables` | its QPs and SRQs by number |
-//! | `numbers` | QPN allocation |
-//! | `queue_pair` | a QP as the engine sees it; publishes its completions |
-//! | `host` | what the device core needs: memory, QPs, routes, rings |
+//! | `queue_pair` | a QP as the engine sees it |
+//! | `host` | what the device core needs: memory, QPs, CQs, events, routes, rings |
 //! | `driver` | what drives the device: passes, and which thread makes them |
-//! | `rx` | a packet's way in: ICRC, demultiplexing, delivery |
+//! | `rx` | receiving from sockets: system calls, ICRC |
+//! | `refusals` | what becomes of packets that are dropped |
 //! | `tx` | a packet's way out: batches, system calls |
-//! | `probes` | probes of UC and UD to local receivers, for the flow control |
 //! | `rings` | packets between processes of one user, through shared memory |
 //! | `outbox` | packets that belong to no QP |
 //! | `destroy` | destroying objects between two passes |
@@ -44,14 +42,13 @@ mod hw_counters;
 mod link;
 mod mad;
 mod management;
-mod numbers;
 mod outbox;
 mod pause;
 mod port;
 mod port_state;
-mod probes;
 mod qp_stats;
 mod queue_pair;
+mod refusals;
 mod rings;
 mod rx;
 mod senders;
@@ -60,7 +57,6 @@ mod steering;
 #[cfg(test)]
 #[path = "../../tests/support/mod.rs"]
 mod support;
-mod tables;
 mod thread;
 mod tx;
 mod unreachable;

@@ -1,16 +1,13 @@
-//! A packet's way in: the system call, the checks, the QP it belongs to, and what follows for that QP.
+//! Receiving from sockets: the system call, and the checks of a packet before the device core gives it to its QP.
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::iter::Peekable;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ferroce_device::credit::probe;
-use ferroce_proto::endpoint;
-use ferroce_proto::memory::Memory;
-use ferroce_proto::qp::{ServiceType, State};
-use ferroce_proto::reason::Reason;
+use ferroce_device::{Arrival, Burst, Device, admit, destination};
 use ferroce_proto::time::Instant;
 use ferroce_proto::ud::Envelope;
 use ferroce_sys::{ReceiveBatch, Recipient, RxDatagram, RxInfo, Uncancellable};
@@ -18,10 +15,8 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::icrc::hidden::{
     Identification, IdentificationHistory, Plausibility, observe_flow,
 };
-use ferroce_wire::number::{PKey, Qpn};
-use ferroce_wire::opcode::{Opcode, OpcodeInfo, Operation};
+use ferroce_wire::number::Qpn;
 use ferroce_wire::packet::Packet;
-use ferroce_wire::transport::Bth;
 
 use super::adapter::{Adapter, now};
 use super::counters::{count, count_error};
@@ -31,37 +26,16 @@ use super::queue_pair::{Core, Inner};
 use crate::drive::{LinkReads, Links};
 use crate::faults::{FaultInjector, Faults};
 use crate::headers::Headers;
-use crate::report;
 use crate::tap::{Direction, Owner, PacketMetadata};
 use crate::tuning::rx::MAX_HISTORIES;
 
 /// "Congestion experienced" in the two ECN bits (RFC 3168).
 pub(super) const CONGESTION_EXPERIENCED: u8 = 3;
 
-/// The default partition without its full-membership bit (IBA 10.9.1.1).
-const DEFAULT_PARTITION: u16 = 0x7fff;
-
-/// Whether a P_Key is that of the default partition, with full membership or limited.
-#[inline]
-pub(super) const fn is_default_partition(PKey(key): PKey) -> bool {
-    key & 0x7fff == DEFAULT_PARTITION
-}
-
-/// The bytes of the destination QPN in a BTH.
-const DESTINATION: std::ops::Range<usize> = 5..8;
-
-pub(super) fn destination(packet: &[u8]) -> Option<Qpn> {
-    let [a, b, c] = *packet.get(DESTINATION)?.first_chunk()?;
-    Some(Qpn(u32::from_be_bytes([0, a, b, c])))
-}
-
 /// The process that owns a QPN.
 fn slot_of(number: Qpn) -> Recipient {
     Recipient::Slot((number.0 >> 16) as u8)
 }
-
-/// Connected QPs need no envelope.
-static NO_ENVELOPE: Envelope = Envelope { destination: Gid([0; 16]), header: None };
 
 /// The state of receiving.
 #[derive(Debug)]
@@ -179,147 +153,140 @@ impl Driver {
         local: SocketAddr,
         now: Instant,
     ) {
-        let mut failing = self.rx.failing.take();
-        let mut histories = std::mem::take(&mut self.rx.histories);
-        match &mut failing {
-            None => self.message(adapter, message, local, now, &mut histories),
-            Some(failing) => failing.pass(message, |message| {
-                self.message(adapter, message, local, now, &mut histories);
-            }),
-        }
-        if let Some(failing) = &mut failing {
-            let injected = std::mem::take(&mut failing.injected);
-            adapter.counters.faults_injected().fetch_add(injected, Ordering::Relaxed);
-        }
-        (self.rx.failing, self.rx.histories) = (failing, histories);
+        let Self { rx, device, .. } = self;
+        let Rx { failing, histories, completed, .. } = rx;
+        let Some(failing) = failing else {
+            *completed |= receive_datagram(device, adapter, message, local, histories, false, now);
+            return;
+        };
+        failing.pass(message, |message| {
+            *completed |= receive_datagram(device, adapter, message, local, histories, true, now);
+        });
+        let injected = std::mem::take(&mut failing.injected);
+        adapter.counters.faults_injected().fetch_add(injected, Ordering::Relaxed);
     }
+}
 
-    /// Handles the packets of one datagram batch, in runs for the same QP.
-    fn message(
-        &mut self,
-        adapter: &Adapter,
-        message: &RxDatagram<'_>,
-        local: SocketAddr,
-        now: Instant,
-        histories: &mut Histories,
-    ) {
-        let info = message.info;
-        let mut history = histories.of(info);
-        let headers = Headers {
+/// Handles the packets of one datagram batch. Returns whether there were completions.
+fn receive_datagram(
+    device: &mut Device<Adapter>,
+    adapter: &Adapter,
+    message: &RxDatagram<'_>,
+    local: SocketAddr,
+    histories: &mut Histories,
+    may_be_queued: bool,
+    now: Instant,
+) -> bool {
+    let info = message.info;
+    // A mailbox holds few messages, so a batch whose packets all belong to one process is forwarded whole.
+    if let Some(owner) = adapter.sole_owner(message) {
+        adapter.forward(local, owner, info, message.data);
+        return false;
+    }
+    let mut burst = Segments {
+        packets: message.packets().enumerate().peekable(),
+        info,
+        local: &local,
+        headers: Headers {
             source: info.source,
             destination: SocketAddr::new(info.destination, local.port()),
+        },
+        history: histories.of(info),
+        may_be_queued,
+    };
+    device.receive(adapter, &mut burst, now)
+}
+
+/// The packets of one datagram batch.
+struct Segments<'a, I: Iterator<Item = (usize, &'a [u8])>> {
+    packets: Peekable<I>,
+    info: &'a RxInfo,
+    local: &'a SocketAddr,
+    headers: Headers,
+    history: Option<History<'a>>,
+    /// Injected faults lose the origin of a packet.
+    may_be_queued: bool,
+}
+
+impl<'a, I: Iterator<Item = (usize, &'a [u8])>> Segments<'a, I> {
+    /// Takes the next packet, checks it, and passes it to `handle`.
+    #[inline]
+    fn next<T>(
+        &mut self,
+        adapter: &Adapter,
+        now: Instant,
+        handle: impl FnOnce(&ReceivedPacket<'_>) -> T,
+    ) -> Option<T> {
+        let Self { packets, info, local, headers, history, may_be_queued } = self;
+        let (index, bytes) = packets.next()?;
+        let Ok(packet) = Packet::parse(bytes) else {
+            count(adapter.counters.malformed());
+            return None;
         };
-        // A mailbox holds few messages, so a batch whose packets all belong to one process is forwarded whole.
-        if let Some(owner) = adapter.sole_owner(message) {
-            adapter.forward(local, owner, info, message.data);
-            return;
+        let Some(identification) = headers.check(bytes, index as u16) else {
+            adapter.drop_corrupted(bytes, headers, info, index);
+            return None;
+        };
+        if !admit(adapter, &packet.bth) {
+            return None;
         }
-        let mut packets = message.packets().enumerate().peekable();
-        while let Some(&(_, first)) = packets.peek() {
-            let Some(number) = destination(first) else {
-                count(adapter.counters.malformed());
-                packets.next();
-                continue;
-            };
-            let run = std::iter::from_fn(|| {
-                packets.next_if(|(_, packet)| destination(packet) == Some(number))
-            });
-            if adapter.tables.is_foreign(number) {
-                run.for_each(|(_, packet)| {
-                    adapter.forward(local, slot_of(number), info, packet);
-                });
-                continue;
+        adapter.counters.received(1, bytes.len());
+        if !history.as_mut().is_none_or(|history| history.accepts(identification, now)) {
+            adapter.drop_corrupted(bytes, headers, info, index);
+            return None;
+        }
+        Some(handle(&ReceivedPacket {
+            packet: &packet,
+            packets: 1,
+            bytes,
+            headers,
+            info,
+            local,
+            identification,
+            may_be_queued: *may_be_queued,
+            now,
+        }))
+    }
+}
+
+impl<'a, I: Iterator<Item = (usize, &'a [u8])>> Burst<Adapter> for Segments<'a, I> {
+    #[inline]
+    fn destination(&mut self, adapter: &Adapter) -> Option<Qpn> {
+        loop {
+            let (_, packet) = self.packets.peek()?;
+            if let Some(number) = destination(packet) {
+                return Some(number);
             }
-            let core = adapter.tables.queue_pair(number);
-            let mut locked = core.as_ref().map(|core| core.inner.lock());
-            for (index, bytes) in run {
-                let admitted = adapter.admit(bytes, &headers, info, index);
-                let Some((packet, identification)) = admitted else { continue };
-                adapter.counters.received(1, bytes.len());
-                if !history.as_mut().is_none_or(|history| history.accepts(identification, now)) {
-                    adapter.drop_corrupted(bytes, &headers, info, index);
-                    continue;
-                }
-                let received = ReceivedPacket {
-                    packet: &packet,
-                    packets: 1,
-                    bytes,
-                    headers: &headers,
-                    info,
-                    identification,
-                    now,
-                };
-                // The owner of a management datagram is known only after it is parsed. Its responses are sent after
-                // this.
-                if number.0 < 3 && core.is_none() {
-                    if adapter.management.handle(adapter.mads(), local, &received) {
-                        adapter.record(&received, None);
-                    }
-                    continue;
-                }
-                let is_captured = adapter.record(&received, locked.as_deref());
-                match (&core, &mut locked) {
-                    // The peer of a ring sends its CNPs there, so this one is forged: the QPN is all that it needs. Injected
-                    // faults lose the origin of a packet.
-                    (Some(_), Some(inner))
-                        if packet.bth.opcode == Opcode::CNP
-                            && inner.queue.is_some()
-                            && self.rx.failing.is_none() => {}
-                    (Some(core), Some(inner)) => {
-                        adapter.deliver(core, inner, &received);
-                        if is_captured {
-                            self.report_captured(adapter, core, inner, &packet.bth, now);
-                        }
-                    }
-                    _ if number == Qpn::MULTICAST => self.deliver_group(adapter, &received),
-                    _ if probe::is_for(number) => {
-                        self.handle_probe(adapter, &received, local);
-                    }
-                    _ => adapter.drop_unknown(&packet.bth),
-                }
-            }
-            if let (Some(core), Some(inner)) = (&core, &mut locked) {
-                self.received(adapter, core, inner, now);
-            }
+            count(adapter.counters.malformed());
+            self.packets.next();
         }
     }
 
-    /// Publishes the completions of a QP that received packets, and queues what it has to send.
-    pub(super) fn received(
+    fn forward(&mut self, adapter: &Adapter, number: Qpn) {
+        let is_same = |(_, packet): &(usize, &[u8])| destination(packet) == Some(number);
+        while let Some((_, packet)) = self.packets.next_if(is_same) {
+            adapter.forward(*self.local, slot_of(number), self.info, packet);
+        }
+    }
+
+    #[inline]
+    fn deliver(
         &mut self,
+        device: &mut Device<Adapter>,
         adapter: &Adapter,
         core: &Arc<Core>,
         inner: &mut Inner,
         now: Instant,
-    ) {
-        self.rx.completed |= self.device.received(adapter, core, inner, now);
+    ) -> bool {
+        let delivered = self.next(adapter, now, |received| {
+            device.arrive(adapter, core, inner, received, &mut &*adapter.memory)
+        });
+        delivered.unwrap_or(false)
     }
 
-    /// Reports why a captured packet was refused, if it was, so that its comment says so.
-    #[cold]
-    fn report_captured(
-        &mut self,
-        adapter: &Adapter,
-        core: &Arc<Core>,
-        inner: &mut Inner,
-        packet: &Bth,
-        now: Instant,
-    ) {
-        if inner.endpoint.has_counters() {
-            inner.captured = Some(*packet);
-            self.received(adapter, core, inner, now);
-            inner.captured = None;
-        }
-    }
-
-    /// Delivers a copy to each QP attached to the multicast group (IBA 10.5).
-    fn deliver_group(&mut self, adapter: &Adapter, received: &ReceivedPacket<'_>) {
-        let group = Gid::from_ip(received.info.destination);
-        for core in adapter.port.groups.members(group) {
-            let mut inner = core.inner.lock();
-            adapter.deliver(&core, &mut inner, received);
-            self.received(adapter, &core, &mut inner, received.now);
-        }
+    fn stray(&mut self, device: &mut Device<Adapter>, adapter: &Adapter, now: Instant) -> bool {
+        self.next(adapter, now, |received| device.arrive_elsewhere(adapter, received))
+            .unwrap_or(false)
     }
 }
 
@@ -331,86 +298,6 @@ impl Adapter {
         });
         let first = owners.next()??;
         owners.all(|owner| owner == Some(first)).then_some(first)
-    }
-
-    /// Checks a packet's form, ICRC, opcode and partition (IBA 9.6.1.1).
-    fn admit<'a>(
-        &self,
-        bytes: &'a [u8],
-        headers: &Headers,
-        info: &RxInfo,
-        index: usize,
-    ) -> Option<(Packet<'a>, Identification)> {
-        let Ok(packet) = Packet::parse(bytes) else {
-            count(self.counters.malformed());
-            return None;
-        };
-        let Some(identification) = headers.check(bytes, index as u16) else {
-            self.drop_corrupted(bytes, headers, info, index);
-            return None;
-        };
-        self.admits_form(&packet).then_some((packet, identification))
-    }
-
-    /// Checks the opcode and partition of a packet or of a run.
-    #[inline]
-    pub(super) fn admits_form(&self, packet: &Packet<'_>) -> bool {
-        if packet.bth.version != 0 || packet.bth.opcode.info().is_none() {
-            count(self.counters.malformed());
-            return false;
-        }
-        if !is_default_partition(packet.bth.partition) {
-            count(self.counters.bad_partition());
-            self.report_packet(&Reason::WrongPartition(packet.bth.partition), &packet.bth);
-            return false;
-        }
-        true
-    }
-
-    /// Drops a packet for a QP that does not exist. Only requests are reported: a response may be late.
-    #[cold]
-    pub(super) fn drop_unknown(&self, packet: &Bth) {
-        count(self.counters.no_queue_pair());
-        if packet.opcode.info().is_some_and(|info| info.request) {
-            self.report_packet(&Reason::UnknownQueuePair(packet.destination), packet);
-        }
-    }
-
-    /// Reports a packet for a connected QP that is not from its peer, or that comes before it knows its peer.
-    #[cold]
-    fn drop_stranger(&self, core: &Core, inner: &Inner, packet: &Bth) {
-        let reason = match inner.endpoint.state() {
-            state @ (State::Reset | State::Init) => Reason::NotReceiving(state),
-            _ => Reason::NotPeer,
-        };
-        let text = report::report(self.device.name(), Some(core.number), &reason, false);
-        if let Some(text) = text {
-            inner.stats.set_reason(reason.number(), &reason.to_string());
-            self.annotate(packet, &text);
-        }
-    }
-
-    /// Reports why the device refused or dropped something that belongs to no QP.
-    #[cold]
-    pub(super) fn report(&self, reason: &Reason) -> Option<String> {
-        let text = report::report(self.device.name(), None, reason, false)?;
-        self.counters.set_reason(reason.number(), &text);
-        Some(text)
-    }
-
-    /// As [`Adapter::report`], for a packet.
-    #[cold]
-    fn report_packet(&self, reason: &Reason, packet: &Bth) {
-        if let Some(text) = self.report(reason) {
-            self.annotate(packet, &text);
-        }
-    }
-
-    /// Adds why a packet was refused to its comment in a capture.
-    pub(super) fn annotate(&self, packet: &Bth, text: &str) {
-        if let Some(tap) = self.tap() {
-            tap.annotate(packet, text);
-        }
     }
 
     /// Counts a packet with a wrong ICRC, and captures it: the sender's record shows what it was before.
@@ -461,60 +348,6 @@ impl Adapter {
         let is_ours = |ip: IpAddr| self.port.has_address(ip);
         peer == Some(source) || peer.is_some_and(is_ours) && is_ours(source)
     }
-
-    pub(super) fn deliver(
-        &self,
-        core: &Arc<Core>,
-        inner: &mut Inner,
-        received: &ReceivedPacket<'_>,
-    ) {
-        self.deliver_into(core, inner, received, &mut &*self.memory);
-    }
-
-    /// Delivers a packet whose payload goes to `memory`.
-    pub(super) fn deliver_into(
-        &self,
-        core: &Arc<Core>,
-        inner: &mut Inner,
-        received: &ReceivedPacket<'_>,
-        memory: &mut impl Memory,
-    ) {
-        if inner.destroyed {
-            return self.drop_unknown(&received.packet.bth);
-        }
-        let datagram = inner.endpoint.settings().service == ServiceType::UnreliableDatagram;
-        let envelope = if datagram { received.envelope() } else { NO_ENVELOPE };
-        if !datagram && !self.is_peer(inner, received.info.source.ip()) {
-            self.drop_stranger(core, inner, &received.packet.bth);
-            return count(self.counters.no_queue_pair());
-        }
-        inner.heard = Some(received.now);
-        inner.stats.received(received.packet, received.packets);
-        let info = endpoint::InboundPacket {
-            time: received.now,
-            packet: received.packet,
-            packets: received.packets,
-            marked: received.info.ecn() == CONGESTION_EXPERIENCED,
-            envelope: &envelope,
-        };
-        if inner.endpoint.settings().service == ServiceType::XrcTarget {
-            let named = received.packet.extensions.xrceth.map(|header| header.receive_queue.into());
-            let receives = named.and_then(|number| self.tables.receive_queue(number));
-            let mut queue = receives.as_ref().map(|receives| receives.queue.lock());
-            inner.endpoint.handle_packet(&info, queue.as_deref_mut(), memory);
-            return;
-        }
-        let reliable = inner.endpoint.settings().service == ServiceType::ReliableConnection;
-        let takes_receive = received.packet.bth.opcode.info().is_some_and(takes_receive);
-        // The lock is spared where no receive request can be taken.
-        let mut queue = (!reliable || takes_receive).then(|| core.receives.queue.lock());
-        inner.endpoint.handle_packet(&info, queue.as_deref_mut(), memory);
-    }
-}
-
-/// Whether a packet with this opcode may take a receive request (IBA 9.7.4.1.4).
-fn takes_receive(info: &OpcodeInfo) -> bool {
-    info.operation == Operation::Send || info.immediate
 }
 
 /// A received packet and its metadata.
@@ -525,11 +358,50 @@ pub(crate) struct ReceivedPacket<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) headers: &'a Headers,
     pub(crate) info: &'a RxInfo,
+    /// The address of the link.
+    pub(crate) local: &'a SocketAddr,
     pub(crate) identification: Identification,
+    /// It may have come through a ring.
+    pub(crate) may_be_queued: bool,
     pub(crate) now: Instant,
 }
 
-impl ReceivedPacket<'_> {
+impl Arrival for ReceivedPacket<'_> {
+    #[inline]
+    fn packet(&self) -> &Packet<'_> {
+        self.packet
+    }
+
+    #[inline]
+    fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    #[inline]
+    fn time(&self) -> Instant {
+        self.now
+    }
+
+    #[inline]
+    fn source(&self) -> IpAddr {
+        self.info.source.ip()
+    }
+
+    #[inline]
+    fn destination(&self) -> IpAddr {
+        self.info.destination
+    }
+
+    #[inline]
+    fn is_marked(&self) -> bool {
+        self.info.ecn() == CONGESTION_EXPERIENCED
+    }
+
+    #[inline]
+    fn may_be_queued(&self) -> bool {
+        self.may_be_queued
+    }
+
     fn envelope(&self) -> Envelope {
         let hops = self.info.hop_limit.unwrap_or(0);
         let header =

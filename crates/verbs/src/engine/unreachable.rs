@@ -70,7 +70,7 @@ impl Adapter {
             let Some((_, bth)) = found else { continue };
             let now = now();
             inner.endpoint.handle_unreachable(now, bth.psn);
-            core.publish_completions(&mut inner, self, now);
+            self.publish(&core, &mut inner, now);
             drop(inner);
             self.kick(&core);
         }

@@ -162,7 +162,7 @@ impl QueuePair {
             // Its receive completions go to CQs of SRQs, which know only this shard.
             Owner::Xrc(_) => context.adapter(),
         };
-        let number = adapter.tables.new_number()?;
+        let number = adapter.new_number()?;
         let pd = match &owner {
             Owner::Pd(membership) => membership.0.pd,
             // Never the PD of an MR: a target uses the PDs of its SRQs.

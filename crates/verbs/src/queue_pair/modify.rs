@@ -75,7 +75,7 @@ impl QueuePair {
             inner.endpoint.set_lossless(lossless);
             // Only rings carry runs.
             inner.endpoint.set_max_run(1);
-            core.publish_completions(&mut inner, adapter, now);
+            adapter.publish(core, &mut inner, now);
             state
         };
         adapter.kick(core);

@@ -143,7 +143,7 @@ impl QueuePair {
         }
         inner.stats.posted(count);
         if inner.endpoint.state() == State::Error {
-            core.publish_completions(&mut inner, self.adapter(), now());
+            self.adapter().publish(core, &mut inner, now());
         }
         if inner.holds(count, bytes) {
             drop(inner);
@@ -198,7 +198,7 @@ impl QueuePair {
         core.receives.queue.lock().post(request).map_err(|_| PostError::ReceiveQueueFull)?;
         inner.stats.posted_receive();
         if inner.endpoint.state() == State::Error {
-            core.publish_completions(&mut inner, self.adapter(), now());
+            self.adapter().publish(core, &mut inner, now());
         }
         Ok(())
     }

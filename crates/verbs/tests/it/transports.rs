@@ -258,6 +258,40 @@ fn an_srq_raises_an_event_at_its_limit() {
 }
 
 #[test]
+fn an_srq_that_xrc_names_raises_an_event_at_its_limit() {
+    let context = open(&options());
+    let one = side(&context, ServiceType::XrcInitiator, MIB);
+    let pd = context.protection_domain();
+    let region = pd.allocate(MIB, ACCESS).unwrap();
+    let xrc = context.xrc_domain();
+    let channel = CompletionChannel::new().unwrap();
+    let completions = context.completion_queue(16, Some(&channel)).unwrap();
+    let shared = pd.xrc_receive_queue(16, &xrc, &completions).unwrap();
+    let target = QueuePairOptions::new(ServiceType::XrcTarget, &completions);
+    let target = xrc.target(&target).unwrap();
+    bring_up(&target, &attributes(&context, 0, one.queue_pair.number(), 1024));
+    bring_up(&one.queue_pair, &attributes(&context, 0, target.number(), 1024));
+    for id in 0..3 {
+        shared.post(ReceiveRequest { id: WorkId(id), sg_list: region.sge(0, 64).into() }).unwrap();
+    }
+    shared.arm_limit(3);
+    let send = SendRequest::new(WorkId(50), Operation::SEND, one.data(0, 64));
+    let send = SendRequest { receive_queue: Some(shared.number()), ..send };
+    one.queue_pair.post_send(send).unwrap();
+    one.expect(50);
+    assert_eq!(completions.wait().unwrap().id, WorkId(0));
+    // The event is raised with the completion, so it is there by now.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let mine = |event: &Option<AsyncEvent>| match event {
+        Some(event) => event.source == Source::SharedReceiveQueue(shared.number()),
+        None => true,
+    };
+    let event =
+        std::iter::repeat_with(|| context.wait_event(Some(deadline)).unwrap()).find(mine).flatten();
+    assert_eq!(event.map(|event| event.kind), Some(EventKind::LimitReached));
+}
+
+#[test]
 fn a_memory_window_grants_and_revokes_access() {
     let context = open(&options());
     let one = side(&context, ServiceType::ReliableConnection, MIB);

@@ -1,31 +1,40 @@
 //! Devices whose ways out end in memory.
 
 use std::boxed::Box;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::net::Ipv4Addr;
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use std::vec::Vec;
 
 use ferroce_proto::congestion::Congestion;
-use ferroce_proto::endpoint::{InboundPacket, Settings};
+use ferroce_proto::counters::Counters;
+use ferroce_proto::endpoint::{Event, Settings};
 use ferroce_proto::memory::{AccessFlags, NoContents, PdId, Sge};
 use ferroce_proto::qp::{
     AckTimeout, AddressVector, AttributeMask, Capabilities, PathMtu, QueuePairAttributes, RnrRetry,
     RnrTimer, ServiceType, rule,
 };
+use ferroce_proto::reason::Reason;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::ud;
-use ferroce_proto::work::{ReceiveRequest, SgList, Status, WorkId};
+use ferroce_proto::work::{Completion, ReceiveRequest, SgList, Status, WorkId};
 use ferroce_sync::{Mutex, PostedQueue};
+use ferroce_wire::address::Gid;
 use ferroce_wire::number::{LKey, PKey, Psn, QKey, Qpn, VirtualAddress};
 use ferroce_wire::packet::Packet;
+use ferroce_wire::transport::Bth;
 
-use crate::credit::probe::{self, Message, ProbePacket};
+use crate::arrival::{Arrival, Refusal, admit};
+use crate::credit::probe::ProbePacket;
 use crate::device::*;
 use crate::handle::Marks;
-use crate::host::Published;
+use crate::queue_pair::ReceiveSource;
+use crate::receive::Burst;
+use crate::tables::Tables;
 
 /// A part of the memory that every access is to.
 pub(super) fn sge(length: u32) -> Sge {
@@ -46,12 +55,26 @@ pub(super) struct Qp {
     pub(super) number: Qpn,
     pub(super) marks: Marks,
     pub(super) state: Mutex<Inner>,
+    pub(super) receives: Rc<Receives>,
+}
+
+/// The RQ of a QP.
+#[derive(Debug)]
+pub(super) struct Receives(Mutex<ReceiveQueue>);
+
+impl ReceiveSource for Receives {
+    fn number(&self) -> Option<Qpn> {
+        None
+    }
+
+    fn queue(&self) -> &Mutex<ReceiveQueue> {
+        &self.0
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) queue_pair: QueuePair<usize, Queue>,
-    pub(super) receives: ReceiveQueue,
     pub(super) sent: Vec<Status>,
     pub(super) received: usize,
 }
@@ -68,9 +91,14 @@ impl Schedulable for Qp {
 
 impl Object for Qp {
     type State = Inner;
+    type ReceiveQueue = Rc<Receives>;
 
     fn state(&self) -> &Mutex<Inner> {
         &self.state
+    }
+
+    fn receives(&self) -> &Rc<Receives> {
+        &self.receives
     }
 }
 
@@ -107,9 +135,18 @@ pub(super) struct Frames {
 pub(super) struct Side {
     pub(super) index: usize,
     pub(super) queue_pairs: Vec<Rc<Qp>>,
+    pub(super) tables: Tables<Rc<Qp>, Rc<Receives>>,
     pub(super) posted: PostedQueue<Rc<Qp>>,
     pub(super) own: RefCell<VecDeque<ProbePacket<usize>>>,
     pub(super) queue: Queue,
+    /// The QPs of every multicast group.
+    pub(super) members: Vec<usize>,
+    /// The QPNs of packets for other processes.
+    pub(super) forwarded: RefCell<Vec<Qpn>>,
+    /// Why packets were dropped.
+    pub(super) refused: RefCell<Vec<Refusal>>,
+    /// How many packets were not from the peer of their QP.
+    pub(super) strangers: Cell<u32>,
     /// QPs may wait for the transmit queue.
     pub(super) is_full: RefCell<bool>,
     /// Datagrams go through the transmit queue.
@@ -125,14 +162,17 @@ impl Host for Side {
     type State = Inner;
     type Route = usize;
     type Queue = Queue;
+    type ReceiveQueue = Rc<Receives>;
     type Memory<'a> = NoContents;
+    type Arrival<'a> = Arrived<'a>;
+    type Overrun = Infallible;
 
     fn memory(&self, _: Instant) -> NoContents {
         NoContents
     }
 
-    fn queue_pair(&self, number: Qpn) -> Option<Rc<Qp>> {
-        self.queue_pairs.iter().find(|one| one.number == number).cloned()
+    fn tables(&self) -> &Tables<Rc<Qp>, Rc<Receives>> {
+        &self.tables
     }
 
     fn posted(&self) -> &PostedQueue<Rc<Qp>> {
@@ -149,22 +189,77 @@ impl Host for Side {
 
     fn begin_turn(&self, _: &mut Inner, _: Instant) {}
 
-    fn publish(&self, _: &Rc<Qp>, inner: &mut Inner, _: Instant) -> Published {
-        let endpoint = &mut inner.queue_pair.endpoint;
-        let mut published = Published::default();
-        while let Some(one) = endpoint.poll_send_completion() {
-            inner.sent.push(one.status);
-        }
-        while let Some(one) = endpoint.poll_receive_completion() {
-            assert_eq!(one.status, Status::Success);
-            inner.received += 1;
-        }
-        let counted = endpoint.take_counters();
-        endpoint.move_reasons_to(&mut Vec::new());
-        published.lost.requests = counted.packet_seq_err + counted.local_ack_timeout_err > 0;
-        published.lost.responses = counted.implied_nak_seq_err > 0;
-        published
+    fn is_peer(&self, inner: &Inner, source: IpAddr) -> bool {
+        inner.queue_pair.receiver.is_some_and(|receiver| receiver.host == source)
     }
+
+    fn record(&self, _: &Arrived<'_>, _: Option<&Inner>) -> bool {
+        true
+    }
+
+    fn set_captured(&self, _: &mut Inner, _: Option<&Bth>) {}
+
+    fn accepted(&self, _: &mut Inner, _: &Arrived<'_>) {}
+
+    fn refuse(&self, refusal: Refusal, _: Option<&Bth>) {
+        self.refused.borrow_mut().push(refusal);
+    }
+
+    fn refuse_stranger(&self, _: &Rc<Qp>, _: &Inner, _: &Bth) {
+        self.strangers.set(self.strangers.get() + 1);
+    }
+
+    fn handle_management(&self, _: &Arrived<'_>) -> bool {
+        false
+    }
+
+    fn members(&self, _: Gid) -> Vec<Rc<Qp>> {
+        self.members.iter().map(|&index| Rc::clone(&self.queue_pairs[index])).collect()
+    }
+
+    fn route_back(&self, _: &Arrived<'_>) -> Option<usize> {
+        Some(1 - self.index)
+    }
+
+    fn complete_send(
+        &self,
+        _: &Rc<Qp>,
+        inner: &mut Inner,
+        completion: Completion,
+        _: Instant,
+    ) -> Result<(), Infallible> {
+        inner.sent.push(completion.status);
+        Ok(())
+    }
+
+    fn complete_receive(
+        &self,
+        _: &Rc<Qp>,
+        inner: &mut Inner,
+        _: Option<&Rc<Receives>>,
+        completion: Completion,
+        _: Instant,
+    ) -> Result<(), Infallible> {
+        assert_eq!(completion.status, Status::Success);
+        inner.received += 1;
+        Ok(())
+    }
+
+    fn overrun(&self, _: &mut Inner, overrun: Infallible) -> Reason {
+        match overrun {}
+    }
+
+    fn set_ended_by(&self, _: &mut Inner, _: &Reason) {}
+
+    fn count(&self, _: &mut Inner, _: &Counters) {}
+
+    fn report(&self, _: &Rc<Qp>, _: &Inner, _: &[Reason]) {}
+
+    fn raise(&self, _: &Rc<Qp>, _: Event) {}
+
+    fn limit_reached(&self, _: &Rc<Receives>) {}
+
+    fn published(&self, _: &Rc<Qp>, _: &mut Inner, _: Instant) {}
 
     fn local_receiver(&self, inner: &Inner) -> Option<(Receiver, usize)> {
         let (destination, route) = inner.queue_pair.endpoint.next_unacknowledged()?;
@@ -292,6 +387,79 @@ impl Link<Side> for Frames {
     }
 }
 
+/// A packet that has arrived.
+pub(super) struct Arrived<'a> {
+    packet: &'a Packet<'a>,
+    from: IpAddr,
+    to: IpAddr,
+    now: Instant,
+}
+
+impl Arrival for Arrived<'_> {
+    fn packet(&self) -> &Packet<'_> {
+        self.packet
+    }
+
+    fn packets(&self) -> u32 {
+        1
+    }
+
+    fn time(&self) -> Instant {
+        self.now
+    }
+
+    fn source(&self) -> IpAddr {
+        self.from
+    }
+
+    fn destination(&self) -> IpAddr {
+        self.to
+    }
+
+    fn is_marked(&self) -> bool {
+        false
+    }
+
+    fn may_be_queued(&self) -> bool {
+        false
+    }
+
+    fn envelope(&self) -> ud::Envelope {
+        ud::Envelope { destination: Gid::from_ip(self.to), header: None }
+    }
+}
+
+/// A burst of one packet.
+struct Single<'a>(Option<&'a Arrived<'a>>);
+
+impl Burst<Side> for Single<'_> {
+    fn destination(&mut self, _: &Side) -> Option<Qpn> {
+        self.0.map(|arrived| arrived.packet.bth.destination)
+    }
+
+    fn forward(&mut self, side: &Side, number: Qpn) {
+        self.0 = None;
+        side.forwarded.borrow_mut().push(number);
+    }
+
+    fn deliver(
+        &mut self,
+        device: &mut Device<Side>,
+        side: &Side,
+        handle: &Rc<Qp>,
+        inner: &mut Inner,
+        _: Instant,
+    ) -> bool {
+        let arrived = self.0.take().filter(|arrived| admit(side, &arrived.packet.bth));
+        arrived.is_some_and(|arrived| device.arrive(side, handle, inner, arrived, &mut NoContents))
+    }
+
+    fn stray(&mut self, device: &mut Device<Side>, side: &Side, _: Instant) -> bool {
+        let arrived = self.0.take().filter(|arrived| admit(side, &arrived.packet.bth));
+        arrived.is_some_and(|arrived| device.arrive_elsewhere(side, arrived))
+    }
+}
+
 /// A device with its link.
 pub(super) struct Node {
     pub(super) side: Side,
@@ -303,35 +471,14 @@ impl Node {
     /// Handles a packet from the other side.
     pub(super) fn receive(&mut self, bytes: &[u8], now: Instant) {
         let packet = Packet::parse(bytes).unwrap();
-        let number = packet.bth.destination;
-        if probe::is_for(number) {
-            let Device { credit, schedule } = &mut self.device;
-            let other = 1 - self.side.index;
-            match Message::parse(&packet).unwrap() {
-                Message::Probe { number, sender } => {
-                    self.side.push_probe((other, probe::ack(number, sender, 0)));
-                }
-                Message::Ack { number, sender } => {
-                    let receiver = Receiver::new(address(other).into(), sender);
-                    let next = credit.handle_probe_ack(receiver, number, now, schedule);
-                    next.into_iter().for_each(|probe| self.side.push_probe(probe));
-                }
-            }
-            return;
-        }
-        let Some(handle) = self.side.queue_pair(number) else { return };
-        let mut inner = handle.state().lock();
-        let Inner { queue_pair, receives, .. } = &mut *inner;
-        let envelope = ud::Envelope::default();
-        let inbound = InboundPacket {
-            time: now,
-            packet: &packet,
-            packets: 1,
-            marked: false,
-            envelope: &envelope,
-        };
-        queue_pair.endpoint.handle_packet(&inbound, Some(receives), &mut NoContents);
-        self.device.received(&self.side, &handle, &mut inner, now);
+        let sides = [1 - self.side.index, self.side.index].map(|side| IpAddr::V4(address(side)));
+        self.arrive(&packet, sides, now);
+    }
+
+    /// Handles a packet between these addresses.
+    pub(super) fn arrive(&mut self, packet: &Packet<'_>, [from, to]: [IpAddr; 2], now: Instant) {
+        let arrived = Arrived { packet, from, to, now };
+        self.device.receive(&self.side, &mut Single(Some(&arrived)), now);
     }
 
     pub(super) fn serve(&mut self, now: Instant) {
@@ -404,9 +551,10 @@ pub(super) fn queue_pair(index: usize, peer: usize, queue: Option<Queue>) -> Rc<
     for id in 0..64 {
         receives.post(ReceiveRequest { id: WorkId(id), sg_list: SgList::from(sge) }).unwrap();
     }
-    let inner = Inner { queue_pair: qp, receives, sent: Vec::new(), received: 0 };
+    let inner = Inner { queue_pair: qp, sent: Vec::new(), received: 0 };
     let (number, marks) = (number(index), Marks::default());
-    Rc::new(Qp { number, marks, state: Mutex::new(inner) })
+    let receives = Rc::new(Receives(Mutex::new(receives)));
+    Rc::new(Qp { number, marks, state: Mutex::new(inner), receives })
 }
 
 /// `queued`: a bit for each QP that sends through the transmit queue.
@@ -415,9 +563,17 @@ pub(super) fn nodes(queued: u8) -> [Node; 2] {
         let queue = Queue(Rc::default());
         let of = |pair: usize| (queued >> pair & 1 == 1).then(|| queue.clone());
         let queue_pairs = (0..QUEUE_PAIRS).map(|pair| queue_pair(pair, 1 - index, of(pair)));
+        let queue_pairs: Vec<_> = queue_pairs.collect();
+        let tables = Tables::new(0, Arc::default());
+        queue_pairs.iter().for_each(|queue_pair| tables.add_queue_pair(queue_pair));
         let side = Side {
             index,
-            queue_pairs: queue_pairs.collect(),
+            queue_pairs,
+            tables,
+            members: Vec::new(),
+            forwarded: RefCell::default(),
+            refused: RefCell::default(),
+            strangers: Cell::default(),
             posted: PostedQueue::default(),
             own: RefCell::default(),
             queues_datagrams: queued >> DATAGRAMS & 1 == 1,

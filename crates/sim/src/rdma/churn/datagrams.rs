@@ -231,7 +231,8 @@ impl Member {
             let gid = Gid::from_ip(address.into());
             let changed = host.endpoints[index].set_member(gid, attach);
             debug_assert!(changed, "{address} of endpoint {index}");
-            let members = host.groups.entry(address).or_default();
+            let mut groups = host.groups();
+            let members = groups.entry(address).or_default();
             members.retain(|&one| one != index);
             members.extend(attach.then_some(index));
             members.len()

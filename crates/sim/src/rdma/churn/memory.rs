@@ -229,12 +229,10 @@ impl SharedReceives {
         fabric.with_host(HostId(self.host as u32), |host, _| {
             let shared = &mut host.srqs[*srq];
             for _ in 0..random.between(1..=8) {
-                buffers.post(|request| shared.queue.post(request).is_ok());
+                buffers.post(|request| shared.queue().post(request).is_ok());
             }
-            if shared.limit_events > 0 || shared.limit == 0 {
-                shared.limit = shared.queue.len() / 2;
-                shared.limit_events = 0;
-                shared.queue.arm_limit(shared.limit);
+            if shared.limit_events() > 0 || shared.limit == 0 {
+                shared.arm_limit();
             }
         });
     }
@@ -242,7 +240,7 @@ impl SharedReceives {
     /// Verifies that the limit event is raised.
     pub(super) fn verify<T: EventLog>(&self, fabric: &mut Fabric<RdmaHost, T>) -> Option<String> {
         let shared = &fabric.host(HostId(self.host as u32))?.srqs[self.srq];
-        let (left, limit, events) = (shared.queue.len(), shared.limit, shared.limit_events);
+        let (left, limit, events) = (shared.queue().len(), shared.limit, shared.limit_events());
         let missed = left < limit && events == 0;
         (missed || events > 1).then(|| {
             let (host, srq) = (self.host, self.srq);

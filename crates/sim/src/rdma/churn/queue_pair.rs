@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use ferroce_proto::memory::Token;
 use ferroce_proto::qp::State;
-use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::Completion;
 
@@ -104,7 +103,7 @@ impl<T> QueuePair<T> {
                 Receives::Own(size) => {
                     let memory = &mut host.memory;
                     buffers.get_or_insert_with(|| Buffers::new(memory, CAPACITY, size));
-                    EndpointRq::Own(ReceiveQueue::new(CAPACITY))
+                    EndpointRq::Own(CAPACITY)
                 }
             };
             host.create(rq, config)

@@ -4,8 +4,8 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use ferroce_device::Object;
 use ferroce_device::credit::Credit;
+use ferroce_device::{Object, ReceiveSource};
 use ferroce_proto::qp::{ModifyError, QueuePairAttributes, State};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::ud;
@@ -36,9 +36,8 @@ impl RdmaHost {
         let index = self.add_endpoint(Ipv4Addr::UNSPECIFIED, rq);
         let mut settings = config.settings.clone();
         settings.number = super::qpn(index);
-        let mut served = self.endpoints[index].lock();
-        served.queue_pair.endpoint = Transport::new(settings);
-        served.is_open = true;
+        self.endpoints[index].lock().queue_pair.endpoint = Transport::new(settings);
+        self.shared.open(&self.endpoints[index].core);
         index
     }
 
@@ -66,8 +65,8 @@ impl RdmaHost {
         if to == State::Reset {
             served.queue_pair.disconnect();
             (served.sent, served.received) = (Vec::new(), Vec::new());
-            if let EndpointRq::Own(queue) = &mut endpoint.rq {
-                *queue = ReceiveQueue::new(queue.capacity());
+            if let EndpointRq::Own(capacity) = endpoint.rq {
+                *endpoint.core.receives().queue().lock() = ReceiveQueue::new(capacity);
             }
             endpoint.send_completions.clear();
             endpoint.receive_completions.clear();
@@ -85,6 +84,7 @@ impl RdmaHost {
         if !served.queue_pair.destroyed {
             self.device.forget(&endpoint.core, &mut served.queue_pair);
             self.memory.registry().forget_queue_pair(super::qpn(index));
+            self.shared.tables.remove_queue_pair(super::qpn(index));
         }
     }
 
@@ -121,11 +121,9 @@ impl RdmaHost {
 
     /// Posts a receive request to the RQ of an endpoint. Returns whether it was accepted.
     pub(in crate::rdma) fn post_receive(&mut self, index: usize, request: ReceiveRequest) -> bool {
-        let endpoint = &mut self.endpoints[index];
+        let endpoint = &self.endpoints[index];
         let permitted = endpoint.lock().queue_pair.endpoint.permits_receive().is_allowed();
-        match &mut endpoint.rq {
-            EndpointRq::Own(queue) if permitted => queue.post(request).is_ok(),
-            _ => false,
-        }
+        let is_own = matches!(endpoint.rq, EndpointRq::Own(_));
+        permitted && is_own && endpoint.receives().post(request).is_ok()
     }
 }

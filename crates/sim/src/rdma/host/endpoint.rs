@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use ferroce_device::schedule::Schedule;
-use ferroce_device::{Object, QueuePair, Schedulable};
+use ferroce_device::{Object, QueuePair, ReceiveSource, Schedulable};
 use ferroce_proto::congestion::Congestion;
 use ferroce_proto::endpoint::Settings;
 use ferroce_proto::qp::{
@@ -16,12 +16,12 @@ use ferroce_proto::ud;
 use ferroce_proto::work::{Completion, SendRequest};
 use ferroce_sync::MutexGuard;
 use ferroce_wire::address::Gid;
-use ferroce_wire::number::{PKey, Psn, Qpn, SrqNumber};
+use ferroce_wire::number::{PKey, Psn, Qpn};
 
-use super::Srq;
 use super::poster::Poster;
+use super::receives::{EndpointRq, Srq};
 use super::shared::{Core, Served};
-use crate::rdma::layout::{FIRST_SRQN, XRC_DOMAIN};
+use crate::rdma::layout::XRC_DOMAIN;
 use crate::rdma::memory::{PD, REMOTE};
 
 /// The transport of a QP whose datagrams are routed by the address of a host.
@@ -106,33 +106,6 @@ impl QpConfig {
     }
 }
 
-/// The queue that an endpoint receives from.
-#[derive(Debug)]
-pub(in crate::rdma) enum EndpointRq {
-    /// Its own RQ.
-    Own(ReceiveQueue),
-    /// An SRQ of the host, by its index.
-    Shared(usize),
-    /// The SRQ that each packet names in its XRCETH.
-    Xrc,
-}
-
-impl EndpointRq {
-    /// The queue for a packet that names an SRQ, or none.
-    pub(super) fn queue<'a>(
-        &'a mut self,
-        srqs: &'a mut [Srq],
-        named: Option<SrqNumber>,
-    ) -> Option<&'a mut ReceiveQueue> {
-        let index = match self {
-            Self::Own(queue) => return Some(queue),
-            Self::Shared(index) => *index,
-            Self::Xrc => named?.0.wrapping_sub(FIRST_SRQN) as usize,
-        };
-        srqs.get_mut(index).map(|shared| &mut shared.queue)
-    }
-}
-
 /// The work requests that an endpoint posts.
 #[derive(Debug)]
 pub(in crate::rdma) enum Work {
@@ -159,23 +132,20 @@ pub(in crate::rdma) struct Endpoint {
     pub(in crate::rdma) receive_completions: Vec<Completion>,
     /// Completions of `window_binds`.
     pub(in crate::rdma) bind_completions: Vec<Completion>,
-    /// A packet has arrived.
-    pub(in crate::rdma) packet_received: bool,
     /// The requests that are posted over time, if they are.
     pub(in crate::rdma) poster: Option<Box<Poster>>,
 }
 
 impl Endpoint {
-    pub(in crate::rdma) fn new(number: Qpn, peer: Ipv4Addr, rq: EndpointRq) -> Self {
+    pub(in crate::rdma) fn new(number: Qpn, peer: Ipv4Addr, rq: EndpointRq, srqs: &[Srq]) -> Self {
         Self {
-            core: Core::new(number),
+            core: Core::new(number, rq.queue(srqs)),
             rq,
             peer,
             pending: None,
             send_completions: Vec::new(),
             receive_completions: Vec::new(),
             bind_completions: Vec::new(),
-            packet_received: false,
             poster: None,
         }
     }
@@ -183,6 +153,11 @@ impl Endpoint {
     /// The QP, under its lock.
     pub(super) fn lock(&self) -> MutexGuard<'_, Served> {
         self.core.state().lock()
+    }
+
+    /// Its own RQ, or its SRQ.
+    pub(in crate::rdma) fn receives(&self) -> MutexGuard<'_, ReceiveQueue> {
+        self.core.receives().queue().lock()
     }
 
     /// Whether it was destroyed: nothing may complete any more.
@@ -250,15 +225,11 @@ impl Endpoint {
         matches!(self.state(), State::Error | State::SendQueueError)
     }
 
-    /// Collects what the device has published. In the error state, requests in its own RQ are flushed (IBA 10.3.1.7).
+    /// Collects what the device has published.
     pub(super) fn collect(&mut self) {
-        let Self { core, rq, send_completions, receive_completions, .. } = self;
+        let Self { core, send_completions, receive_completions, .. } = self;
         let mut served = core.state().lock();
         send_completions.append(&mut served.sent);
         receive_completions.append(&mut served.received);
-        if let (EndpointRq::Own(queue), false) = (rq, served.queue_pair.destroyed) {
-            let endpoint = &served.queue_pair.endpoint;
-            receive_completions.extend(std::iter::from_fn(|| endpoint.flush_receive(queue)));
-        }
     }
 }

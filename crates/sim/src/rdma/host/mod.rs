@@ -4,6 +4,7 @@ mod buffer;
 mod control;
 mod endpoint;
 mod poster;
+mod receives;
 mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,52 +12,28 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferroce_device::credit::Receiver;
-use ferroce_device::credit::probe::{self, Message};
-use ferroce_device::{Device, Host as _, Object, QueuePair};
+use ferroce_device::{Burst, Device, Object, admit, publish};
 use ferroce_proto::budget::Budget;
-use ferroce_proto::endpoint::InboundPacket;
-use ferroce_proto::held::HeldPacket;
 use ferroce_proto::memory::{Finished, PayloadRead};
 use ferroce_proto::qp::{QueuePairAttributes, State};
-use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
+use ferroce_proto::receive::XrcProperties;
 use ferroce_proto::time::Instant;
-use ferroce_proto::ud;
-use ferroce_wire::address::Gid;
+use ferroce_sync::MutexGuard;
 use ferroce_wire::number::{Psn, Qpn, RKey};
 
 use buffer::ReceiveBuffer;
-pub(super) use endpoint::{Endpoint, EndpointRq, PendingSetup, QpConfig, Transport, Work};
+pub(super) use endpoint::{Endpoint, PendingSetup, QpConfig, Transport, Work};
 use poster::Poster;
-use shared::{Shared, Wire};
+pub(super) use receives::EndpointRq;
+use receives::Srq;
+use shared::{Core, Served, Shared, Wire};
 
 use super::frame::ReceivedPacket;
-use super::layout::{FIRST_QPN, qpn};
+use super::layout::{qpn, srq_number};
 use super::management::{Management, QpControl};
 use super::memory::{Ended, Regions};
 use crate::host::{Destination, Host};
 use crate::random::Random;
-
-/// An SRQ, with the buffers of its receive requests by their id: offset in `region`, and length.
-#[derive(Debug)]
-pub(super) struct Srq {
-    pub(super) queue: ReceiveQueue,
-    pub(super) region: usize,
-    pub(super) buffers: Vec<(usize, usize)>,
-    pub(super) limit: usize,
-    pub(super) limit_events: u32,
-}
-
-impl Srq {
-    pub(super) fn new(region: usize, extended: Option<XrcProperties>) -> Self {
-        const CAPACITY: usize = 1 << 16;
-        let queue = match extended {
-            Some(extended) => ReceiveQueue::with_xrc(CAPACITY, extended),
-            None => ReceiveQueue::new(CAPACITY),
-        };
-        Self { queue, region, buffers: Vec::new(), limit: 0, limit_events: 0 }
-    }
-}
 
 /// A host with its memory and QPs.
 #[derive(Debug)]
@@ -65,8 +42,6 @@ pub(super) struct RdmaHost {
     pub(super) memory: Regions,
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) srqs: Vec<Srq>,
-    /// Endpoints by the multicast group that they are attached to.
-    pub(super) groups: BTreeMap<Ipv4Addr, Vec<usize>>,
     /// A type 2 window that a QP of this host has bound: no other QP may use it.
     pub(super) window: Option<RKey>,
     /// Establishes connections, unless they are up from the start.
@@ -106,7 +81,6 @@ impl RdmaHost {
             memory,
             endpoints: Vec::new(),
             srqs: Vec::new(),
-            groups: BTreeMap::new(),
             window: None,
             management: None,
             damaged: 0,
@@ -124,51 +98,23 @@ impl RdmaHost {
 
     /// Adds an endpoint and returns its index, from which [`super::layout::qpn`] derives its QPN.
     pub(super) fn add_endpoint(&mut self, peer: Ipv4Addr, rq: EndpointRq) -> usize {
-        let endpoint = Endpoint::new(qpn(self.endpoints.len()), peer, rq);
-        self.shared.queue_pairs.push(Arc::clone(&endpoint.core));
+        let endpoint = Endpoint::new(qpn(self.endpoints.len()), peer, rq, &self.srqs);
         self.endpoints.push(endpoint);
         self.endpoints.len() - 1
     }
 
-    /// Passes a packet to the QP of an endpoint.
-    fn deliver(&mut self, now: Instant, index: usize, received: &ReceivedPacket<'_>) {
-        let Some(endpoint) = self.endpoints.get_mut(index) else { return };
-        let is_open = endpoint.lock().is_open;
-        endpoint.packet_received |= is_open;
-        let packet = &received.packet;
-        let envelope = ud::Envelope {
-            destination: Gid::from_ip(Ipv4Addr::from(received.ip.destination.0).into()),
-            header: Some(received.route_header()),
-        };
-        let inbound = InboundPacket {
-            time: now,
-            packet,
-            packets: 1,
-            marked: received.marked,
-            envelope: &envelope,
-        };
-        self.deliver_packet(index, &inbound);
+    /// Adds an SRQ, whose buffers are in this region.
+    pub(super) fn add_srq(&mut self, region: usize, extended: Option<XrcProperties>) {
+        let srq = Srq::new(self.srqs.len(), region, extended);
+        self.shared
+            .tables
+            .add_receive_queue(srq_number(self.srqs.len()), Arc::clone(&srq.receives));
+        self.srqs.push(srq);
     }
 
-    /// Passes a packet to the QP of an endpoint, with the receive queue that it names.
-    fn deliver_packet(&mut self, index: usize, inbound: &InboundPacket<'_>) {
-        let endpoint = &mut self.endpoints[index];
-        let core = Arc::clone(&endpoint.core);
-        let mut served = core.state().lock();
-        if !served.is_open || served.queue_pair.destroyed {
-            return;
-        }
-        let named = inbound.packet.extensions.xrceth.map(|header| header.receive_queue);
-        let queue = endpoint.rq.queue(&mut self.srqs, named);
-        let mut memory = self.shared.memory.access(inbound.time);
-        served.queue_pair.endpoint.handle_packet(inbound, queue, &mut memory);
-        drop(memory);
-        self.device.received(&self.shared, &core, &mut served, inbound.time);
-        drop(served);
-        self.collect();
-        for shared in &mut self.srqs {
-            shared.limit_events += u32::from(shared.queue.poll_limit());
-        }
+    /// Endpoints by the multicast group that they are attached to.
+    pub(super) fn groups(&mut self) -> MutexGuard<'_, BTreeMap<Ipv4Addr, Vec<usize>>> {
+        self.shared.groups.lock()
     }
 
     /// Finishes the accesses to memory that are due, and handles the packets that waited for them.
@@ -176,39 +122,19 @@ impl RdmaHost {
         while let Some(ended) = self.memory.finish(now) {
             let (Ended::Access(Finished { queue_pair, .. })
             | Ended::Read(PayloadRead { queue_pair, .. })) = ended;
-            let index = queue_pair.0.wrapping_sub(FIRST_QPN) as usize;
-            let Some(core) = self.shared.queue_pairs.get(index).cloned() else { continue };
+            let Some(core) = self.shared.tables.queue_pair(queue_pair) else { continue };
             let mut served = core.state().lock();
-            let QueuePair { endpoint, destroyed, .. } = &mut served.queue_pair;
-            if *destroyed {
-                continue;
-            }
             match ended {
                 Ended::Access(finished) => {
-                    let queue = self.endpoints[index].rq.queue(&mut self.srqs, None);
-                    endpoint.handle_finished(&finished, queue);
+                    self.device.finish_access(&self.shared, &core, &mut served, &finished, now);
                 }
-                Ended::Read(read) => endpoint.handle_read(read),
+                Ended::Read(read) => {
+                    self.device.finish_read(&self.shared, &core, &mut served, read, now);
+                }
             }
             drop(served);
-            self.device.schedule.push(core);
-            self.update(index);
-            while let Some(held) = self.take_held(now, index) {
-                let inbound = InboundPacket {
-                    time: now,
-                    packet: &held.packet(),
-                    packets: held.packets,
-                    marked: false,
-                    envelope: &ud::Envelope::default(),
-                };
-                self.deliver_packet(index, &inbound);
-            }
+            self.collect();
         }
-    }
-
-    fn take_held(&mut self, now: Instant, index: usize) -> Option<HeldPacket> {
-        let mut served = self.endpoints[index].lock();
-        served.queue_pair.endpoint.take_held(&self.shared.memory.access(now))
     }
 
     /// Returns how many requests an endpoint holds back although nothing will send them.
@@ -221,7 +147,7 @@ impl RdmaHost {
     fn update(&mut self, index: usize) {
         let core = Arc::clone(&self.endpoints[index].core);
         let mut served = core.state().lock();
-        let lost = self.shared.publish(&core, &mut served, Instant::ZERO).lost;
+        let lost = publish(&self.shared, &core, &mut served, Instant::ZERO).lost;
         self.device.update(&core, &mut served.queue_pair, lost);
         drop(served);
         self.collect();
@@ -235,51 +161,20 @@ impl RdmaHost {
 
     /// Handles a frame.
     fn receive(&mut self, now: Instant, bytes: &[u8]) {
-        let Some(received) = ReceivedPacket::parse(bytes) else {
+        let Some(received) = ReceivedPacket::parse(bytes, now) else {
             self.damaged += 1;
             return;
         };
-        match received.packet.bth.destination {
-            Qpn::MULTICAST => {
-                let group = Ipv4Addr::from(received.ip.destination.0);
-                let members = self.groups.get(&group).cloned().unwrap_or_default();
-                members.into_iter().for_each(|index| self.deliver(now, index, &received));
-            }
-            destination if Management::owns(destination) => {
-                self.with_management(|management, host| management.handle(now, &received, host));
-            }
-            destination if probe::is_for(destination) => self.handle_probe(now, &received),
-            destination => {
-                let index = destination.0.wrapping_sub(FIRST_QPN) as usize;
-                let first =
-                    self.endpoints.get(index).is_some_and(|endpoint| !endpoint.packet_received);
-                self.deliver(now, index, &received);
-                // Data shows that the peer is ready, even if its RTU was lost (IBA 12.9.8.1).
-                if first
-                    && self.endpoints.get(index).is_some_and(|endpoint| endpoint.packet_received)
-                {
-                    self.with_management(|management, host| {
-                        management.data_received(now, index, host)
-                    });
-                }
-            }
+        if Management::owns(received.packet.bth.destination) {
+            self.with_management(|management, host| management.handle(now, &received, host));
+            return;
         }
-    }
-
-    /// Handles a probe, or the acknowledgement of one of its own.
-    fn handle_probe(&mut self, now: Instant, received: &ReceivedPacket<'_>) {
-        let source = Ipv4Addr::from(received.ip.source.0);
-        match Message::parse(&received.packet) {
-            Some(Message::Probe { number, sender }) => {
-                self.shared.push_probe((source, probe::ack(number, sender, 0)));
-            }
-            Some(Message::Ack { number, sender }) => {
-                let Device { credit, schedule } = &mut self.device;
-                let receiver = Receiver::new(source.into(), sender);
-                let next = credit.handle_probe_ack(receiver, number, now, schedule);
-                next.into_iter().for_each(|probe| self.shared.push_probe(probe));
-            }
-            None => {}
+        self.device.receive(&self.shared, &mut SingleFrame(Some(&received)), now);
+        self.collect();
+        // Data shows that the peer is ready, even if its RTU was lost (IBA 12.9.8.1).
+        let reached = std::mem::take(&mut *self.shared.reached.lock());
+        for index in reached {
+            self.with_management(|management, host| management.data_received(now, index, host));
         }
     }
 
@@ -302,6 +197,38 @@ impl RdmaHost {
     }
 }
 
+/// A burst of one frame.
+struct SingleFrame<'a>(Option<&'a ReceivedPacket<'a>>);
+
+impl Burst<Shared> for SingleFrame<'_> {
+    fn destination(&mut self, _: &Shared) -> Option<Qpn> {
+        self.0.map(|received| received.packet.bth.destination)
+    }
+
+    fn forward(&mut self, _: &Shared, _: Qpn) {
+        self.0 = None;
+    }
+
+    fn deliver(
+        &mut self,
+        device: &mut Device<Shared>,
+        shared: &Shared,
+        core: &Arc<Core>,
+        served: &mut Served,
+        now: Instant,
+    ) -> bool {
+        let received = self.0.take().filter(|received| admit(shared, &received.packet.bth));
+        received.is_some_and(|received| {
+            device.arrive(shared, core, served, received, &mut shared.memory.access(now))
+        })
+    }
+
+    fn stray(&mut self, device: &mut Device<Shared>, shared: &Shared, _: Instant) -> bool {
+        let received = self.0.take().filter(|received| admit(shared, &received.packet.bth));
+        received.is_some_and(|received| device.arrive_elsewhere(shared, received))
+    }
+}
+
 impl QpControl for RdmaHost {
     fn address(&self) -> Ipv4Addr {
         self.address
@@ -320,11 +247,12 @@ impl QpControl for RdmaHost {
         if served.is_open {
             return;
         }
+        let shared_receives = matches!(endpoint.rq, EndpointRq::Shared(_));
+        pending.config.settings.shared_receives = shared_receives;
         served.queue_pair.endpoint = pending.config.build();
-        served.is_open = true;
         served.set_peer(endpoint.peer);
         if let Some(group) = pending.config.group {
-            self.groups.entry(group).or_default().push(index);
+            self.shared.groups.lock().entry(group).or_default().push(index);
         }
         let window_binds = std::mem::take(&mut pending.window_binds);
         if !window_binds.is_empty() {
@@ -339,6 +267,8 @@ impl QpControl for RdmaHost {
             debug_assert!(nothing);
             endpoint.bind_completions.extend(std::iter::from_fn(|| qp.poll_send_completion()));
         }
+        drop(served);
+        self.shared.open(&endpoint.core);
     }
 
     fn start(&mut self, now: Instant, index: usize) {

@@ -1,25 +1,32 @@
 //! What the device core of a simulated host needs: its QPs, its memory, and its wire.
 
-use std::collections::VecDeque;
-use std::net::Ipv4Addr;
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use ferroce_device::credit::Receiver;
 use ferroce_device::credit::probe::ProbePacket;
 use ferroce_device::{
-    Committed, Host, Link, Loss, Marks, Object, Outgoing, Published, QueuePair, QueueTurn, Room,
-    Schedulable, State, TransmitQueue, Tx,
+    Committed, Host, Link, Marks, Object, Outgoing, QueuePair, QueueTurn, Refusal, Room,
+    Schedulable, State, Tables, TransmitQueue, Tx,
 };
+use ferroce_proto::counters::Counters;
+use ferroce_proto::endpoint::Event;
 use ferroce_proto::qp::ServiceType;
+use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::Completion;
 use ferroce_sync::{Mutex, PostedQueue};
+use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Psn, Qpn};
 use ferroce_wire::packet::{ICRC_LEN, Packet};
+use ferroce_wire::transport::Bth;
 
 use super::QpConfig;
-use crate::rdma::frame::emit;
-use crate::rdma::layout::FIRST_QPN;
+use super::receives::Receives;
+use crate::rdma::frame::{ReceivedPacket, emit};
+use crate::rdma::layout::{FIRST_QPN, qpn};
 use crate::rdma::memory::{HostMemory, Registered};
 
 /// The frames that the wire of a host takes before it is full, as a send buffer is.
@@ -31,6 +38,7 @@ pub(in crate::rdma) struct Core {
     number: Qpn,
     marks: Marks,
     state: Mutex<Served>,
+    receives: Arc<Receives>,
 }
 
 /// A QP, and what it published since this was last collected.
@@ -39,20 +47,24 @@ pub(in crate::rdma) struct Served {
     pub(super) queue_pair: QueuePair<Ipv4Addr, NoQueue>,
     /// The program has created it.
     pub(super) is_open: bool,
+    /// A packet has arrived.
+    pub(super) packet_received: bool,
     pub(super) sent: Vec<Completion>,
     pub(super) received: Vec<Completion>,
 }
 
 impl Core {
-    pub(super) fn new(number: Qpn) -> Arc<Self> {
+    pub(super) fn new(number: Qpn, receives: Arc<Receives>) -> Arc<Self> {
         let config = QpConfig::new(ServiceType::ReliableConnection, number, 1024, Psn(0));
         let state = Served {
             queue_pair: QueuePair::new(config.settings),
             is_open: false,
+            packet_received: false,
             sent: Vec::new(),
             received: Vec::new(),
         };
-        Arc::new(Self { number, marks: Marks::default(), state: Mutex::new(state) })
+        let (marks, state) = (Marks::default(), Mutex::new(state));
+        Arc::new(Self { number, marks, state, receives })
     }
 }
 
@@ -81,9 +93,14 @@ impl Schedulable for Core {
 
 impl Object for Core {
     type State = Served;
+    type ReceiveQueue = Arc<Receives>;
 
     fn state(&self) -> &Mutex<Served> {
         &self.state
+    }
+
+    fn receives(&self) -> &Arc<Receives> {
+        &self.receives
     }
 }
 
@@ -100,7 +117,9 @@ impl State for Served {
 #[derive(Debug)]
 pub(in crate::rdma) struct Shared {
     pub(super) memory: Arc<Registered>,
-    pub(super) queue_pairs: Vec<Arc<Core>>,
+    pub(super) tables: Tables<Arc<Core>, Arc<Receives>>,
+    /// Endpoints by the multicast group that they are attached to.
+    pub(super) groups: Mutex<BTreeMap<Ipv4Addr, Vec<usize>>>,
     posted: PostedQueue<Arc<Core>>,
     /// Probes that are not sent yet.
     probes: Mutex<VecDeque<ProbePacket<Ipv4Addr>>>,
@@ -108,18 +127,28 @@ pub(in crate::rdma) struct Shared {
     pub(super) has_windows: bool,
     /// The QPs that have published something.
     pub(super) published: Mutex<Vec<usize>>,
+    /// The QPs whose first packet has arrived.
+    pub(super) reached: Mutex<Vec<usize>>,
 }
 
 impl Shared {
     pub(super) fn new(memory: Arc<Registered>) -> Self {
         Self {
             memory,
-            queue_pairs: Vec::new(),
+            tables: Tables::new(0, Arc::default()),
+            groups: Mutex::default(),
             posted: PostedQueue::default(),
             probes: Mutex::default(),
             has_windows: false,
             published: Mutex::default(),
+            reached: Mutex::default(),
         }
+    }
+
+    /// The program has created this QP: packets reach it.
+    pub(super) fn open(&self, core: &Arc<Core>) {
+        core.state.lock().is_open = true;
+        self.tables.add_queue_pair(core);
     }
 }
 
@@ -133,14 +162,18 @@ impl Host for Shared {
     type State = Served;
     type Route = Ipv4Addr;
     type Queue = NoQueue;
+    type ReceiveQueue = Arc<Receives>;
     type Memory<'a> = HostMemory<'a>;
+    type Arrival<'a> = ReceivedPacket<'a>;
+    /// The CQs of programs hold all completions.
+    type Overrun = Infallible;
 
     fn memory(&self, now: Instant) -> HostMemory<'_> {
         self.memory.access(now)
     }
 
-    fn queue_pair(&self, number: Qpn) -> Option<Arc<Core>> {
-        self.queue_pairs.get(index_of(number)).cloned()
+    fn tables(&self) -> &Tables<Arc<Core>, Arc<Receives>> {
+        &self.tables
     }
 
     fn posted(&self) -> &PostedQueue<Arc<Core>> {
@@ -157,32 +190,91 @@ impl Host for Shared {
 
     fn begin_turn(&self, _: &mut Served, _: Instant) {}
 
-    fn publish(&self, core: &Arc<Core>, served: &mut Served, _: Instant) -> Published {
-        let Served { queue_pair: QueuePair { endpoint, destroyed, .. }, sent, received, .. } =
-            served;
-        let mut published = Published::default();
-        if *destroyed {
-            return published;
+    fn is_peer(&self, served: &Served, source: IpAddr) -> bool {
+        served.queue_pair.route.is_some_and(|peer| peer == source)
+    }
+
+    fn record(&self, _: &ReceivedPacket<'_>, _: Option<&Served>) -> bool {
+        false
+    }
+
+    fn set_captured(&self, _: &mut Served, _: Option<&Bth>) {}
+
+    fn accepted(&self, served: &mut Served, arrival: &ReceivedPacket<'_>) {
+        if !served.packet_received {
+            served.packet_received = true;
+            self.reached.lock().push(index_of(arrival.packet.bth.destination));
         }
-        sent.extend(std::iter::from_fn(|| endpoint.poll_send_completion()));
-        received.extend(std::iter::from_fn(|| endpoint.poll_receive_completion()));
-        published.some = !sent.is_empty() || !received.is_empty();
-        // The state is current only after this.
-        while endpoint.poll_event().is_some() {}
-        if endpoint.has_counters() {
-            let counted = endpoint.take_counters();
-            endpoint.move_reasons_to(&mut Vec::new());
-            published.lost = Loss {
-                requests: counted.packet_seq_err + counted.local_ack_timeout_err > 0,
-                responses: counted.implied_nak_seq_err > 0,
-            };
+    }
+
+    fn refuse(&self, _: Refusal, _: Option<&Bth>) {}
+
+    fn refuse_stranger(&self, _: &Arc<Core>, _: &Served, _: &Bth) {}
+
+    /// The host passes them to its management before.
+    fn handle_management(&self, _: &ReceivedPacket<'_>) -> bool {
+        false
+    }
+
+    fn members(&self, group: Gid) -> Vec<Arc<Core>> {
+        let IpAddr::V4(group) = group.to_ip() else { return Vec::new() };
+        let groups = self.groups.lock();
+        let members = groups.get(&group).into_iter().flatten();
+        members.filter_map(|&index| self.tables.queue_pair(qpn(index))).collect()
+    }
+
+    fn route_back(&self, arrival: &ReceivedPacket<'_>) -> Option<Ipv4Addr> {
+        Some(Ipv4Addr::from(arrival.ip.source.0))
+    }
+
+    fn complete_send(
+        &self,
+        _: &Arc<Core>,
+        served: &mut Served,
+        completion: Completion,
+        _: Instant,
+    ) -> Result<(), Infallible> {
+        served.sent.push(completion);
+        Ok(())
+    }
+
+    fn complete_receive(
+        &self,
+        _: &Arc<Core>,
+        served: &mut Served,
+        _: Option<&Arc<Receives>>,
+        completion: Completion,
+        _: Instant,
+    ) -> Result<(), Infallible> {
+        served.received.push(completion);
+        Ok(())
+    }
+
+    fn overrun(&self, _: &mut Served, overrun: Infallible) -> Reason {
+        match overrun {}
+    }
+
+    fn set_ended_by(&self, _: &mut Served, _: &Reason) {}
+
+    fn count(&self, _: &mut Served, _: &Counters) {}
+
+    fn report(&self, _: &Arc<Core>, _: &Served, _: &[Reason]) {}
+
+    fn raise(&self, _: &Arc<Core>, _: Event) {}
+
+    fn limit_reached(&self, receives: &Arc<Receives>) {
+        receives.raise_limit();
+    }
+
+    fn published(&self, core: &Arc<Core>, served: &mut Served, _: Instant) {
+        if served.sent.is_empty() && served.received.is_empty() {
+            return;
         }
         let mut list = self.published.lock();
         let index = index_of(core.number);
         if list.last() != Some(&index) {
             list.push(index);
         }
-        published
     }
 
     fn local_receiver(&self, served: &Served) -> Option<(Receiver, Ipv4Addr)> {

@@ -170,7 +170,8 @@ impl Management {
 
     /// Whether packets to this QPN are for the management.
     pub(super) fn owns(qpn: Qpn) -> bool {
-        qpn == Qpn::GENERAL_SERVICES || qpn == QUEUE_PAIR || qpn.0 >= FIRST_CLIENT_QPN
+        let is_client = qpn.0 >= FIRST_CLIENT_QPN && qpn != Qpn::MULTICAST;
+        qpn == Qpn::GENERAL_SERVICES || qpn == QUEUE_PAIR || is_client
     }
 
     /// Starts to establish the connections of which this host is the active side.

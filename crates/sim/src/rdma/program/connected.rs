@@ -156,17 +156,18 @@ impl ProgramBuilder<'_> {
         if !consumes {
             return;
         }
-        match &mut host.endpoints[self.passive.index].rq {
-            EndpointRq::Own(queue) => {
+        let endpoint = &host.endpoints[self.passive.index];
+        match endpoint.rq {
+            EndpointRq::Own(_) => {
                 let capacity = length + random.below(64) as usize;
                 let at = self.areas[1].allocate(capacity);
                 let id = WorkId(self.buffers.len() as u64);
                 let sg_list = SgList::from(local(self.lkeys[1], at, capacity));
                 // The RQ has capacity for one per request.
-                let _ = queue.post(ReceiveRequest { id, sg_list });
+                let _ = endpoint.receives().post(ReceiveRequest { id, sg_list });
                 self.buffers.push((at, capacity));
             }
-            EndpointRq::Shared(queue) => shared = Some(*queue),
+            EndpointRq::Shared(queue) => shared = Some(queue),
             EndpointRq::Xrc => {}
         }
         if let Some(shared) = shared {
@@ -178,7 +179,7 @@ impl ProgramBuilder<'_> {
             bytes.resize(at + self.largest + 8, super::FILL);
             let id = WorkId(queue.buffers.len() as u64);
             let sg_list = SgList::from(local(lkey, at, self.largest));
-            let _ = queue.queue.post(ReceiveRequest { id, sg_list });
+            let _ = queue.queue().post(ReceiveRequest { id, sg_list });
             queue.buffers.push((at, self.largest));
         }
     }
@@ -338,10 +339,9 @@ impl ProgramBuilder<'_> {
         let at = self.areas[1].allocate(capacity);
         let id = WorkId(self.buffers.len() as u64);
         let sg_list = SgList::from(local(self.lkeys[1], at, capacity));
-        if let EndpointRq::Own(queue) =
-            &mut self.hosts[self.passive.host].endpoints[self.passive.index].rq
-        {
-            let _ = queue.post(ReceiveRequest { id, sg_list });
+        let endpoint = &self.hosts[self.passive.host].endpoints[self.passive.index];
+        if let EndpointRq::Own(_) = endpoint.rq {
+            let _ = endpoint.receives().post(ReceiveRequest { id, sg_list });
         }
         self.buffers.push((at, capacity));
         let data = Data::SgList(SgList::from(local(self.lkeys[0], 0, length)));

@@ -120,10 +120,11 @@ pub(in crate::rdma) fn datagrams(
         let region = host.memory.add(image.clone(), PD, AccessFlags::LOCAL_WRITE);
         let lkey = host.memory.lkey(region);
         receive_regions.push((region, image.clone()));
-        if let EndpointRq::Own(queue) = &mut host.endpoints[endpoint.index].rq {
+        let endpoint = &host.endpoints[endpoint.index];
+        if let EndpointRq::Own(_) = endpoint.rq {
             for (id, &(at, capacity)) in (0..).zip(&buffers) {
                 let sg_list = SgList::from(local(lkey, at, capacity));
-                let _ = queue.post(ReceiveRequest { id: WorkId(id), sg_list });
+                let _ = endpoint.receives().post(ReceiveRequest { id: WorkId(id), sg_list });
             }
         }
     }

@@ -184,7 +184,7 @@ impl TrafficHost {
 
 impl Host for TrafficHost {
     fn handle_frame(&mut self, now: Instant, bytes: &[u8]) {
-        let Some(received) = ReceivedPacket::parse_trusted(bytes) else { return };
+        let Some(received) = ReceivedPacket::parse_trusted(bytes, now) else { return };
         let index = received.packet.bth.destination.0.wrapping_sub(FIRST_QPN) as usize;
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Connection { qp, rq, core, .. } = connection;
@@ -192,7 +192,7 @@ impl Host for TrafficHost {
             time: now,
             packet: &received.packet,
             packets: 1,
-            marked: received.marked,
+            marked: received.is_marked(),
             envelope: &Envelope::default(),
         };
         qp.handle_packet(&inbound, Some(rq), &mut NoContents);

@@ -131,7 +131,8 @@ impl<'a> Verifier<'a> {
             self.violations.push(format!("host {number}: {unfinished} {what}"));
         }
         for (index, shared) in host.srqs.iter().enumerate() {
-            let taken = shared.buffers.len() - shared.queue.len();
+            let left = shared.queue().len();
+            let taken = shared.buffers.len() - left;
             let bytes = &host.memory.regions[shared.region].bytes;
             let start = shared.buffers.get(taken).map_or(bytes.len(), |&(at, _)| at);
             let behind = &bytes[start..];
@@ -139,9 +140,9 @@ impl<'a> Verifier<'a> {
                 let what = "the buffer of an unconsumed receive request was written to";
                 self.violations.push(format!("host {number}, SRQ {index}: {what}"));
             }
-            let reached = u32::from(shared.limit > 0 && shared.queue.len() < shared.limit);
-            if shared.limit_events != reached {
-                let (events, left) = (shared.limit_events, shared.queue.len());
+            let reached = u32::from(shared.limit > 0 && left < shared.limit);
+            let events = shared.limit_events();
+            if events != reached {
                 self.violations.push(format!(
                     "host {number}, SRQ {index}: {events} limit events, {left} left of {}",
                     shared.buffers.len()

@@ -2,17 +2,16 @@
 //! positive ACK, for an RC QP from its peer. All other records, and those that fail a check here, take the slow path,
 //! which makes the same decisions one by one.
 
+use ferroce_device::is_default_partition;
 use ferroce_proto::rc::Message;
 use ferroce_proto::time::Instant;
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::transport::{Aeth, Bth, Reth};
 
 use super::super::adapter::Adapter;
-use super::super::driver::Driver;
 use super::super::qp_stats::Class;
 use super::super::queue_pair::{Core, Inner};
-use super::super::rx::is_default_partition;
-use super::INFO;
+use super::{INFO, RingState};
 use crate::headers::ICRC;
 
 /// Compares word by word, inline: comparing arrays would call a function.
@@ -26,7 +25,7 @@ fn is_same(one: &[u8; INFO], other: &[u8; INFO]) -> bool {
     words.fold(0, |differences, (one, other)| differences | (word(one) ^ word(other))) == 0
 }
 
-impl Driver {
+impl RingState {
     /// Handles a record of `length` bytes that was copied completely. Returns false, with no state changed, if the slow
     /// path has to handle it.
     #[inline]
@@ -38,7 +37,7 @@ impl Driver {
         length: usize,
         now: Instant,
     ) -> bool {
-        let Some((info, packet)) = self.rings.record[..length].split_first_chunk::<INFO>() else {
+        let Some((info, packet)) = self.record[..length].split_first_chunk::<INFO>() else {
             return false;
         };
         let Some((bth, rest)) = Bth::split(packet) else { return false };
@@ -78,7 +77,7 @@ impl Driver {
         };
         inner.heard = Some(now);
         inner.stats.received_whole(class, payload);
-        self.rings.received.add(1, length - INFO);
+        self.received.add(1, length - INFO);
         true
     }
 }

@@ -31,7 +31,6 @@ use super::adapter::{Adapter, now};
 use super::counters::Counters;
 use super::driver::Driver;
 use super::link::Route;
-use super::queue_pair::Core;
 use super::tx::{DEFAULT_HOPS, MAX_PACKET};
 use crate::headers::Headers;
 use crate::options::Local;
@@ -109,9 +108,6 @@ impl RingRoute {
 pub(super) struct RingState {
     incoming: Vec<Arc<Incoming>>,
     version: u32,
-    /// The QP of the last packet, and the version of the QP table in which it was found: the next packet is often for
-    /// the same QP.
-    last_core: Option<(u32, Arc<Core>)>,
     /// The buffer into which records are copied out of their rings.
     record: Box<[u8]>,
     /// The metadata of the last record: that of the next is often the same.
@@ -158,7 +154,6 @@ impl RingState {
         Self {
             incoming: Vec::new(),
             version: 0,
-            last_core: None,
             record: vec![0; MAX_RECORD].into(),
             last: None,
             received: Uncounted::default(),
@@ -176,11 +171,6 @@ impl RingState {
         }
         let looks = SPINS_PER_PASS / self.incoming.len().max(1);
         let _ = (0..looks).any(|_| self.incoming.iter().any(|ring| ring.consumer.has_records()));
-    }
-
-    /// Drops the reference to a destroyed QP.
-    pub(super) fn forget(&mut self, core: &Arc<Core>) {
-        self.last_core.take_if(|(_, last)| Arc::ptr_eq(last, core));
     }
 }
 
@@ -322,7 +312,7 @@ impl Driver {
             }
             let now = now();
             inner.endpoint.handle_link_down(now);
-            self.received(adapter, &core, &mut inner, now);
+            self.rx.completed |= self.device.received(adapter, &core, &mut inner, now);
             self.device.schedule.push(Arc::clone(&core));
         }
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ferroce_device::Published;
+use ferroce_device::{Burst, Device, Refusal, admit, destination};
 use ferroce_memory::Placement;
 use ferroce_proto::endpoint::Pending;
 use ferroce_proto::qp::ServiceType;
@@ -20,7 +20,7 @@ use super::super::adapter::Adapter;
 use super::super::counters::count;
 use super::super::driver::Driver;
 use super::super::queue_pair::{Core, Inner};
-use super::super::rx::{CONGESTION_EXPERIENCED, ReceivedPacket, destination};
+use super::super::rx::{CONGESTION_EXPERIENCED, ReceivedPacket};
 use super::tx::write_ack;
 use super::{INFO, MAX_PACKET, Metadata, RingState, run};
 use crate::headers::{Headers, ICRC};
@@ -135,97 +135,275 @@ impl Driver {
         some
     }
 
-    /// Receives packets from one ring. Consecutive packets for the same QP are handled under one lock.
+    /// Receives packets from one ring.
     fn receive_from(&mut self, adapter: &Adapter, ring: &Incoming) -> Result<(), Broken> {
         let now = self.read_clock();
+        if self.rx.failing.is_some() {
+            return self.receive_faulty(adapter, ring, now);
+        }
+        let mut burst = Records::new(adapter, &mut self.rings, ring);
+        self.rx.completed |= self.device.receive(adapter, &mut burst, now);
+        let (taken, result) = burst.end();
+        self.rx.now = (taken <= FEW).then_some(now);
+        result
+    }
+
+    /// As [`Driver::receive_from`], with injected faults: they may delay a packet until later ones have arrived, so the
+    /// records are handled like datagrams from a socket.
+    #[cold]
+    fn receive_faulty(
+        &mut self,
+        adapter: &Adapter,
+        ring: &Incoming,
+        now: Instant,
+    ) -> Result<(), Broken> {
+        let _guard = Uncancellable::new();
         let mut result = Ok(());
-        let (mut taken, mut bytes, mut kept) = (0, 0, 0);
-        // A capture that starts during the burst gets the packets from the next burst on.
-        let may_be_fast = adapter.tap().is_none();
-        let mut unacknowledged = ACK_INTERVAL - FEW;
-        let mut next = self.rings.take(ring)?;
-        while let Some(mut record) = next {
-            let number = destination(self.rings.record.get(INFO..).unwrap_or_default());
-            let number = number.unwrap_or(Qpn(0));
-            let version = adapter.tables.version();
-            let last = self.rings.last_core.take();
-            let last = last.filter(|(seen, core)| *seen == version && core.number == number);
-            let found = || adapter.tables.queue_pair(number).filter(|_| number.0 >= 3);
-            let core = last.map(|(_, core)| core).or_else(found);
-            let mut locked = core.as_ref().map(|core| core.inner.lock());
-            loop {
-                match (&core, &mut locked) {
-                    (Some(core), Some(inner)) if self.rx.failing.is_none() => {
-                        let is_fast = may_be_fast && record.copied == record.length;
-                        if !is_fast || !self.receive_fast(adapter, core, inner, record.length, now)
-                        {
-                            self.ring_packet(adapter, core, inner, &record, now);
-                        }
-                    }
-                    // Injected faults may delay a packet until later ones have arrived.
-                    (_, Some(inner)) => {
-                        let mtu = inner.endpoint.path_mtu();
-                        locked = None;
-                        self.rings.complete(&record);
-                        self.ring_datagram(adapter, mtu, record.length, now);
-                    }
-                    (_, None) => self.ring_stray(adapter, number, &record, now),
+        for _ in 0..MAX_BURST {
+            match self.rings.take(ring) {
+                Ok(Some(taken)) => {
+                    self.rings.complete(&taken);
+                    self.ring_datagram(adapter, taken.length, now);
                 }
-                taken += 1;
-                unacknowledged += 1;
-                if record.is_marked && unacknowledged >= ACK_INTERVAL {
-                    if let (Some(core), Some(inner)) = (&core, &mut locked) {
-                        self.rings.received.move_to(&adapter.counters);
-                        self.acknowledge(adapter, core, inner, now);
-                        unacknowledged = 0;
-                    }
-                }
-                (bytes, kept) = (bytes + record.length, kept + record.length);
-                if kept >= RELEASE {
-                    kept = 0;
-                    if ring.consumer.release_some() {
-                        ring.wake();
-                    }
-                }
-                next = None;
-                if taken < MAX_BURST && bytes < MAX_BURST_BYTES {
-                    // Records before a malformed one are delivered.
-                    match self.rings.take(ring) {
-                        Ok(found) => next = found,
-                        Err(broken) => result = Err(broken),
-                    }
-                }
-                let Some(more) = next else { break };
-                record = more;
-                if locked.is_none() || destination(&self.rings.record[INFO..]) != Some(number) {
+                Ok(None) => break,
+                Err(broken) => {
+                    result = Err(broken);
                     break;
                 }
             }
-            // Counted before the ACK or a completion makes the packets known.
-            self.rings.received.move_to(&adapter.counters);
-            if let (Some(core), Some(inner)) = (&core, &mut locked) {
-                self.acknowledge(adapter, core, inner, now);
-                self.received(adapter, core, inner, now);
-            }
-            drop(locked);
-            self.rings.last_core = core.map(|core| (version, core));
         }
-        self.rx.now = (taken <= FEW).then_some(now);
         if ring.consumer.release_some() {
             ring.wake();
         }
         result
     }
 
-    /// Sends the ACK that a QP owes through its ring, if it has nothing else to send. The ACK costs no system call, so
-    /// it does not wait for other packets as it does with sockets, and it is cheapest while the QP is locked.
-    fn acknowledge(
+    /// Handles a record like a datagram from a socket.
+    fn ring_datagram(&mut self, adapter: &Adapter, length: usize, now: Instant) {
+        let Some((&Metadata { info, headers, .. }, _)) = self.rings.info(adapter) else {
+            return count(adapter.counters.malformed());
+        };
+        let mut record = std::mem::take(&mut self.rings.record);
+        if let Some(bytes) = record.get_mut(INFO..length) {
+            each_packet(adapter, bytes, |packet| {
+                add_icrc(packet, &headers);
+                let info = RxInfo { length: packet.len(), segment: packet.len(), ..info };
+                let datagram = RxDatagram { info: &info, data: packet };
+                self.datagram(adapter, &datagram, headers.destination, now);
+            });
+        }
+        self.rings.record = record;
+    }
+}
+
+/// A burst of records of one ring.
+struct Records<'a> {
+    rings: &'a mut RingState,
+    ring: &'a Incoming,
+    /// The record that was taken last, if it was not handled yet.
+    next: Option<Taken<'a>>,
+    is_over: bool,
+    /// A malformed record ends the burst; those before it are delivered.
+    result: Result<(), Broken>,
+    /// A capture that starts during the burst gets the packets from the next burst on.
+    is_captured: bool,
+    /// The records that were handled, and their bytes.
+    taken: usize,
+    bytes: usize,
+    /// The bytes whose space was not released.
+    unreleased: usize,
+    /// Records since the last ACK of a marked one.
+    unacknowledged: usize,
+}
+
+impl<'a> Records<'a> {
+    fn new(adapter: &Adapter, rings: &'a mut RingState, ring: &'a Incoming) -> Self {
+        Self {
+            rings,
+            ring,
+            next: None,
+            is_over: false,
+            result: Ok(()),
+            is_captured: adapter.tap().is_some(),
+            taken: 0,
+            bytes: 0,
+            unreleased: 0,
+            unacknowledged: ACK_INTERVAL - FEW,
+        }
+    }
+
+    /// Ends the burst. Returns how many records it had, and whether the ring is broken.
+    fn end(self) -> (usize, Result<(), Broken>) {
+        if self.ring.consumer.release_some() {
+            self.ring.wake();
+        }
+        (self.taken, self.result)
+    }
+
+    /// A record was handled.
+    #[inline]
+    fn handled(&mut self, length: usize) {
+        self.taken += 1;
+        self.bytes += length;
+        self.unreleased += length;
+        if self.unreleased >= RELEASE {
+            self.unreleased = 0;
+            if self.ring.consumer.release_some() {
+                self.ring.wake();
+            }
+        }
+    }
+
+    #[inline(never)] // Keeps the code of the fast path in fewer cache lines.
+    fn packet(
         &mut self,
+        device: &mut Device<Adapter>,
+        adapter: &Adapter,
+        core: &Arc<Core>,
+        inner: &mut Inner,
+        taken: &Taken<'_>,
+        now: Instant,
+    ) -> bool {
+        let mtu = inner.endpoint.path_mtu();
+        let packets = self.rings.packets(taken.length, mtu);
+        // Only the payload of a run is copied without being parsed.
+        let is_shared = taken.copied < taken.length && packets > 1 && !self.is_captured;
+        if !is_shared {
+            self.rings.complete(taken);
+        }
+        let record = self.rings.info(adapter);
+        let Some((Metadata { info, headers, bytes: info_bytes }, record)) = record else {
+            count(adapter.counters.malformed());
+            return false;
+        };
+        let is_reliable = inner.endpoint.settings().service == ServiceType::ReliableConnection;
+        let is_marked = info.ecn() == CONGESTION_EXPERIENCED;
+        if is_reliable && !is_marked && adapter.is_peer(inner, info.source.ip()) {
+            inner.peer_info = Some(*info_bytes);
+        }
+        let Some(bytes) = record.get_mut(INFO..taken.length) else {
+            count(adapter.counters.malformed());
+            return false;
+        };
+        let mut completed = false;
+        let is_captured = self.is_captured;
+        let mut deliver = |bytes: &mut [u8], packets: u32| {
+            if is_captured {
+                add_icrc(bytes, headers);
+            }
+            let handle = |received: &ReceivedPacket<'_>| {
+                if !is_shared {
+                    let memory = &mut &*adapter.memory;
+                    completed |= device.arrive(adapter, core, inner, received, memory);
+                    return;
+                }
+                let Packet { bth, payload, .. } = received.packet;
+                let start = taken.length - ICRC - usize::from(bth.pad) - payload.len();
+                if let Some(shared) = taken.bytes.part(start, payload.len()) {
+                    let mut memory = Placement::new(&adapter.memory, payload, shared);
+                    completed |= device.arrive(adapter, core, inner, received, &mut memory);
+                }
+            };
+            receive_packet(adapter, bytes, packets, (info, headers), now, handle);
+        };
+        match packets {
+            2.. if is_captured => run::split(bytes, mtu, |single| deliver(single, 1)),
+            packets => deliver(bytes, packets),
+        }
+        completed
+    }
+}
+
+impl Burst<Adapter> for Records<'_> {
+    #[inline]
+    fn destination(&mut self, _: &Adapter) -> Option<Qpn> {
+        if self.next.is_none() {
+            if self.is_over || self.taken >= MAX_BURST || self.bytes >= MAX_BURST_BYTES {
+                return None;
+            }
+            match self.rings.take(self.ring) {
+                Ok(found) => self.next = found,
+                Err(broken) => self.result = Err(broken),
+            }
+            if self.next.is_none() {
+                self.is_over = true;
+                return None;
+            }
+        }
+        let number = destination(self.rings.record.get(INFO..).unwrap_or_default());
+        Some(number.unwrap_or(Qpn(0)))
+    }
+
+    /// No process sends those of another process through the ring to this one, so they are not forwarded.
+    #[cold]
+    fn forward(&mut self, adapter: &Adapter, _: Qpn) {
+        if let Some(taken) = self.next.take() {
+            self.rings.drop_record(adapter, &taken);
+            self.handled(taken.length);
+        }
+    }
+
+    #[inline]
+    fn deliver(
+        &mut self,
+        device: &mut Device<Adapter>,
+        adapter: &Adapter,
+        core: &Arc<Core>,
+        inner: &mut Inner,
+        now: Instant,
+    ) -> bool {
+        let Some(taken) = self.next.take() else { return false };
+        let may_be_fast = !self.is_captured && taken.copied == taken.length;
+        let mut completed = false;
+        if !may_be_fast || !self.rings.receive_fast(adapter, core, inner, taken.length, now) {
+            completed = self.packet(device, adapter, core, inner, &taken, now);
+        }
+        self.unacknowledged += 1;
+        if taken.is_marked && self.unacknowledged >= ACK_INTERVAL {
+            self.finish(device, adapter, core, inner, now);
+            self.unacknowledged = 0;
+        }
+        self.handled(taken.length);
+        completed
+    }
+
+    /// A record whose QP does not exist is one packet: it was destroyed, or a process writes what it should not. A run of 64 KiB
+    /// is not worth the work of its packets. A capture has them.
+    #[cold]
+    fn stray(&mut self, device: &mut Device<Adapter>, adapter: &Adapter, now: Instant) -> bool {
+        let Some(taken) = self.next.take() else { return false };
+        if self.is_captured && taken.length >= INFO + Bth::LEN + ICRC {
+            self.rings.complete(&taken);
+            let Some((Metadata { info, headers, .. }, record)) = self.rings.info(adapter) else {
+                count(adapter.counters.malformed());
+                return false;
+            };
+            each_packet(adapter, &mut record[INFO..taken.length], |packet| {
+                add_icrc(packet, headers);
+                receive_packet(adapter, packet, 1, (info, headers), now, |received| {
+                    device.arrive_elsewhere(adapter, received);
+                });
+            });
+        } else {
+            self.rings.drop_record(adapter, &taken);
+        }
+        self.handled(taken.length);
+        false
+    }
+
+    /// Counts what was received, before an ACK or a completion makes it known, and sends the ACK that the QP owes through its
+    /// ring, if it has nothing else to send. The ACK costs no system call, so it does not wait for other packets as it does
+    /// with sockets, and it is cheapest while the QP is locked.
+    #[inline]
+    fn finish(
+        &mut self,
+        device: &mut Device<Adapter>,
         adapter: &Adapter,
         core: &Arc<Core>,
         inner: &mut Inner,
         now: Instant,
     ) {
+        self.rings.received.move_to(&adapter.counters);
         if inner.endpoint.pending() != Pending::Ack || inner.destroyed {
             return;
         }
@@ -238,134 +416,65 @@ impl Driver {
             let written = write_ack(adapter, inner, &mut route);
             inner.queue = Some(route);
             if !written {
-                self.device.turn_in_queue(adapter, core, inner, now);
+                device.turn_in_queue(adapter, core, inner, now);
             }
         }
     }
+}
 
-    #[inline(never)] // Keeps the code of the fast path in fewer cache lines.
-    fn ring_packet(
-        &mut self,
-        adapter: &Adapter,
-        core: &Arc<Core>,
-        inner: &mut Inner,
-        taken: &Taken<'_>,
-        now: Instant,
-    ) {
-        let (mtu, is_captured) = (inner.endpoint.path_mtu(), adapter.tap().is_some());
-        let packets = self.rings.packets(taken.length, mtu);
-        // Only the payload of a run is copied without being parsed.
-        let is_shared = taken.copied < taken.length && packets > 1 && !is_captured;
-        if !is_shared {
-            self.rings.complete(taken);
-        }
-        let record = self.rings.info(adapter);
-        let Some((Metadata { info, headers, bytes: info_bytes }, record)) = record else {
+impl RingState {
+    /// Counts a record for no QP of this process.
+    fn drop_record(&mut self, adapter: &Adapter, taken: &Taken<'_>) {
+        if taken.length < INFO + Bth::LEN + ICRC {
             return count(adapter.counters.malformed());
-        };
-        let is_reliable = inner.endpoint.settings().service == ServiceType::ReliableConnection;
-        let is_marked = info.ecn() == CONGESTION_EXPERIENCED;
-        if is_reliable && !is_marked && adapter.is_peer(inner, info.source.ip()) {
-            inner.peer_info = Some(*info_bytes);
         }
-        let Some(bytes) = record.get_mut(INFO..taken.length) else {
-            return count(adapter.counters.malformed());
-        };
-        let mut published = Published::default();
-        let mut deliver = |bytes: &mut [u8], packets: u32| {
-            if is_captured {
-                add_icrc(bytes, headers);
-            }
-            let mut packet = Packet::default();
-            if packet.read(bytes).is_err() {
-                return count(adapter.counters.malformed());
-            }
-            let length = bytes.len() + run::overhead(&packet.bth, packets);
-            if !adapter.admits_form(&packet) {
-                return;
-            }
-            adapter.counters.received_locally(packets, length);
-            let identification = Identification::of_segment(0);
-            let received = ReceivedPacket {
-                packet: &packet,
-                packets,
-                bytes,
-                headers,
-                info,
-                identification,
-                now,
-            };
-            if is_captured {
-                adapter.record(&received, Some(inner));
-                adapter.deliver(core, inner, &received);
-                // Now, so that a reason becomes the comment of this packet.
-                if inner.endpoint.has_counters() {
-                    inner.captured = Some(packet.bth);
-                    published.add(core.publish_completions(inner, adapter, now));
-                    inner.captured = None;
-                }
-                return;
-            }
-            if !is_shared {
-                return adapter.deliver(core, inner, &received);
-            }
-            let start = taken.length - ICRC - usize::from(packet.bth.pad) - packet.payload.len();
-            if let Some(shared) = taken.bytes.part(start, packet.payload.len()) {
-                let mut memory = Placement::new(&adapter.memory, packet.payload, shared);
-                adapter.deliver_into(core, inner, &received, &mut memory);
-            }
-        };
-        match packets {
-            2.. if is_captured => run::split(bytes, mtu, |single| deliver(single, 1)),
-            packets => deliver(bytes, packets),
-        }
-        if is_captured {
-            self.rx.completed |= published.some;
-            self.device.update(core, inner, published.lost);
+        self.received.add(1, taken.length - INFO);
+        self.received.move_to(&adapter.counters);
+        if let Some(packet) = self.record.get(INFO..).and_then(<[u8]>::first_chunk) {
+            adapter.drop_packet(Refusal::UnknownQueuePair, Some(&Bth::parse(packet)));
         }
     }
+}
 
-    /// Counts a record whose QP does not exist as one packet: it was destroyed, or a process writes what it should not. A
-    /// run of 64 KiB is not worth the work of its packets, and no process sends those of another process through the
-    /// ring to this one, so they are not forwarded. A capture has the packets of this process's QPNs.
-    #[cold]
-    fn ring_stray(&mut self, adapter: &Adapter, number: Qpn, record: &Taken<'_>, now: Instant) {
-        if record.length < INFO + Bth::LEN + ICRC {
-            return count(adapter.counters.malformed());
-        }
-        if adapter.tap().is_some() && !adapter.tables.is_foreign(number) {
-            self.rings.complete(record);
-            return self.ring_datagram(adapter, MAX_MTU, record.length, now);
-        }
-        self.rings.received.add(1, record.length - INFO);
-        if let Some(packet) = self.rings.record.get(INFO..).and_then(<[u8]>::first_chunk) {
-            adapter.drop_unknown(&Bth::parse(packet));
-        }
+/// Checks and counts a packet or a run, and passes it to `handle`.
+fn receive_packet(
+    adapter: &Adapter,
+    bytes: &[u8],
+    packets: u32,
+    (info, headers): (&RxInfo, &Headers),
+    now: Instant,
+    handle: impl FnOnce(&ReceivedPacket<'_>),
+) {
+    let mut packet = Packet::default();
+    if packet.read(bytes).is_err() {
+        return count(adapter.counters.malformed());
     }
+    let length = bytes.len() + run::overhead(&packet.bth, packets);
+    if !admit(adapter, &packet.bth) {
+        return;
+    }
+    adapter.counters.received_locally(packets, length);
+    handle(&ReceivedPacket {
+        packet: &packet,
+        packets,
+        bytes,
+        headers,
+        info,
+        local: &headers.destination,
+        identification: Identification::of_segment(0),
+        may_be_queued: true,
+        now,
+    });
+}
 
-    /// Handles a record like a datagram from a socket: for injected faults, and to capture packets whose QP does not exist.
-    #[cold]
-    fn ring_datagram(&mut self, adapter: &Adapter, mtu: u16, length: usize, now: Instant) {
-        let _guard = Uncancellable::new();
-        let Some((&Metadata { info, headers, .. }, _)) = self.rings.info(adapter) else {
-            return count(adapter.counters.malformed());
-        };
-        let mut record = std::mem::take(&mut self.rings.record);
-        if let Some(bytes) = record.get_mut(INFO..length) {
-            let mut deliver = |bytes: &mut [u8]| {
-                add_icrc(bytes, &headers);
-                let info = RxInfo { length: bytes.len(), segment: bytes.len(), ..info };
-                let datagram = RxDatagram { info: &info, data: bytes };
-                self.datagram(adapter, &datagram, headers.destination, now);
-            };
-            let packets =
-                Packet::parse(bytes).map(|one| run::packets(&one.bth, one.payload_len, mtu));
-            match packets {
-                Ok(2..) => run::split(bytes, mtu, deliver),
-                _ => deliver(bytes),
-            }
-        }
-        self.rings.record = record;
+/// Calls `each` with the packets of a record: of the path MTU of its QP, or the largest if there is no such QP.
+#[cold]
+fn each_packet(adapter: &Adapter, bytes: &mut [u8], mut each: impl FnMut(&mut [u8])) {
+    let core = destination(bytes).and_then(|number| adapter.tables.queue_pair(number));
+    let mtu = core.map_or(MAX_MTU, |core| core.inner.lock().endpoint.path_mtu());
+    match Packet::parse(bytes).map(|one| run::packets(&one.bth, one.payload_len, mtu)) {
+        Ok(2..) => run::split(bytes, mtu, each),
+        _ => each(bytes),
     }
 }
 

@@ -166,7 +166,7 @@ fn a_late_packet_for_a_destroyed_queue_pair_takes_no_credit() {
     assert!(driver.device.credit.in_use() > 0, "{:?}", driver.device.credit);
     let core = adapter.tables.queue_pair(one.queue_pair.number()).unwrap();
     driver.forget(adapter, &core);
-    driver.received(adapter, &core, &mut core.inner.lock(), now());
+    driver.device.received(adapter, &core, &mut core.inner.lock(), now());
     assert!(driver.device.credit.in_use() == 0, "{:?}", driver.device.credit);
     let _ = driver.give_up();
 }

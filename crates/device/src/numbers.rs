@@ -1,6 +1,9 @@
 //! QPN allocation: random within the process's slot, so that a QPN does not reveal others.
 
-use std::collections::VecDeque;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::VecDeque;
 
 /// The QPNs of a slot: the low 16 bits. The first few of slot 0 are reserved by the specification and the set-up
 /// exchange.
@@ -48,46 +51,5 @@ impl Numbers {
         }
         self.recent.push_back(found);
         Some(found)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn qpns_are_random_and_not_reused_soon() {
-        let mut numbers = Numbers::default();
-        let drawn: Vec<u32> = (0..REST)
-            .map(|_| numbers.next(ferroce_sys::random::number, |_| false).unwrap())
-            .collect();
-        assert!(drawn.iter().all(|low| (FIRST..COUNT).contains(low)));
-        assert_eq!(drawn.iter().collect::<HashSet<_>>().len(), REST);
-        // No QPN can be derived from the previous one.
-        let steps: HashSet<u32> =
-            drawn.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
-        assert!(steps.len() > 3000, "{} different steps", steps.len());
-    }
-
-    #[test]
-    fn all_numbers_can_be_had() {
-        let (mut numbers, mut taken) = (Numbers::default(), HashSet::new());
-        // The worst case: a generator that always returns the same value.
-        while let Some(low) = numbers.next(|| 5, |low| taken.contains(&low)) {
-            assert!(taken.insert(low));
-            if taken.len() == 10_000 {
-                break;
-            }
-        }
-        let last = numbers.next(|| 5, |low| low != 77);
-        assert_eq!(last, Some(77));
-        assert_eq!(
-            numbers.next(|| 5, |low| low != 77),
-            Some(77),
-            "a resting number is better than none"
-        );
-        assert_eq!(numbers.next(|| 5, |_| true), None);
     }
 }
