@@ -102,7 +102,6 @@ pub mod exit;
 mod faults;
 #[cfg(feature = "tokio")]
 mod future;
-mod headers;
 pub mod identity;
 mod limits;
 mod log;

@@ -31,10 +31,10 @@ use ferroce_proto::work::WorkId;
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::transport::Bth;
+use ferroce_wire::udp_headers::Headers;
 
 use crate::device::Device;
 use crate::error::OpenError;
-use crate::headers::Headers;
 use crate::options::Options;
 use crate::sync::lock;
 use live::LiveOutput;

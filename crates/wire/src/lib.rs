@@ -26,6 +26,7 @@ pub mod rdmacm;
 pub mod setup;
 pub mod syndrome;
 pub mod transport;
+pub mod udp_headers;
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@
 use alloc::collections::VecDeque;
 
 use ferroce_wire::address::Gid;
+use ferroce_wire::infiniband::Grh;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::opcode::Transport;
 use ferroce_wire::packet::Packet;
@@ -23,7 +24,7 @@ use crate::withheld::{Released, Withheld};
 use crate::work::{Completion, ReceiveRequest, Status};
 
 /// Bytes reserved for the GRH at the start of every receive buffer (IBA 11.4.1.2).
-pub const GRH_LEN: usize = 40;
+pub const GRH_LEN: usize = Grh::LEN;
 
 /// The IP header of a received datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ferroce_sys::interface::{Interface, interface_of};
 use ferroce_sys::{Slot, Socket};
 use ferroce_wire::number::Qpn;
+use ferroce_wire::udp_headers::Headers;
 
 use super::groups::Groups;
 use super::link::{Link, Route};
@@ -14,7 +15,6 @@ use super::port_state::PortState;
 use super::senders::{Senders, first_port, source_port};
 use crate::device::{Device, position};
 use crate::error::{OpenError, SystemError};
-use crate::headers::Headers;
 use crate::options::Options;
 
 #[derive(Debug)]

@@ -17,6 +17,7 @@ use ferroce_wire::icrc::hidden::{
 };
 use ferroce_wire::number::Qpn;
 use ferroce_wire::packet::Packet;
+use ferroce_wire::udp_headers::Headers;
 
 use super::adapter::{Adapter, now};
 use super::counters::{count, count_error};
@@ -25,7 +26,6 @@ use super::link::Link;
 use super::queue_pair::{Core, Inner};
 use crate::drive::{LinkReads, Links};
 use crate::faults::{FaultInjector, Faults};
-use crate::headers::Headers;
 use crate::tap::{Direction, Owner, PacketMetadata};
 use crate::tuning::rx::MAX_HISTORIES;
 

@@ -14,13 +14,13 @@ use ferroce_sys::steering::slot_of;
 use ferroce_sys::{Batch, Error, Uncancellable};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
+use ferroce_wire::packet::ICRC_LEN as ICRC;
 
 use super::adapter::Adapter;
 use super::counters::count_error;
 use super::driver::Driver;
 use super::link::Route;
 use super::queue_pair::{Core, Inner};
-use crate::headers::ICRC;
 use crate::tap::{Direction, Owner, PacketMetadata};
 
 /// The largest packet: 4096 bytes of payload and all headers, rounded up.

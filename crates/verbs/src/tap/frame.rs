@@ -126,10 +126,10 @@ mod tests {
     use ferroce_trace::file::LinkType;
     use ferroce_wire::icrc::hidden::Identification;
     use ferroce_wire::number::Qpn;
+    use ferroce_wire::udp_headers::Headers;
 
     use super::super::Owner;
     use super::*;
-    use crate::headers::Headers;
 
     const MAC: [u8; 6] = [0xd8, 0x5e, 0xd3, 1, 2, 3];
 

@@ -367,10 +367,10 @@ pub(super) fn real_time() -> u64 {
 pub(super) mod tests {
     use ferroce_wire::icrc::hidden::Identification;
     use ferroce_wire::number::Qpn;
+    use ferroce_wire::udp_headers::Headers;
 
     use super::super::{Direction, Owner};
     use super::*;
-    use crate::headers::Headers;
 
     pub(in crate::tap) fn metadata() -> PacketMetadata {
         PacketMetadata {

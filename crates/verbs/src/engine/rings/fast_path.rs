@@ -6,13 +6,13 @@ use ferroce_device::is_default_partition;
 use ferroce_proto::rc::Message;
 use ferroce_proto::time::Instant;
 use ferroce_wire::opcode::Opcode;
+use ferroce_wire::packet::ICRC_LEN as ICRC;
 use ferroce_wire::transport::{Aeth, Bth, Reth};
 
 use super::super::adapter::Adapter;
 use super::super::qp_stats::Class;
 use super::super::queue_pair::{Core, Inner};
 use super::{INFO, RingState};
-use crate::headers::ICRC;
 
 /// Compares word by word, inline: comparing arrays would call a function.
 #[inline(always)]

@@ -26,13 +26,13 @@ use std::sync::{Arc, Mutex};
 use ferroce_device::credit::Receiver;
 use ferroce_sys::{Change, Hub, Incoming, Outgoing, RxInfo, record_header};
 use ferroce_wire::number::Qpn;
+use ferroce_wire::udp_headers::Headers;
 
 use super::adapter::{Adapter, now};
 use super::counters::Counters;
 use super::driver::Driver;
 use super::link::Route;
 use super::tx::{DEFAULT_HOPS, MAX_PACKET};
-use crate::headers::Headers;
 use crate::options::Local;
 use crate::sync::lock;
 use crate::tuning::rings::{MAX_PAYLOAD, RING_SIZE, SPINS, SPINS_PER_PASS};

@@ -7,9 +7,9 @@
 
 use ferroce_wire::number::Psn;
 use ferroce_wire::opcode::{Opcode, Position, Transport};
+use ferroce_wire::packet::ICRC_LEN as ICRC;
 use ferroce_wire::transport::{Aeth, Bth};
 
-use crate::headers::ICRC;
 use crate::tuning::rings::MAX_PAYLOAD;
 
 /// The maximum number of packets in a run.

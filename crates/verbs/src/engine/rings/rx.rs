@@ -13,8 +13,9 @@ use ferroce_sys::ring::{Broken, Taken};
 use ferroce_sys::{Incoming, RxDatagram, RxInfo, Uncancellable, record_header};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
-use ferroce_wire::packet::Packet;
+use ferroce_wire::packet::{ICRC_LEN as ICRC, Packet};
 use ferroce_wire::transport::{Bth, Reth};
+use ferroce_wire::udp_headers::Headers;
 
 use super::super::adapter::Adapter;
 use super::super::counters::count;
@@ -23,7 +24,6 @@ use super::super::queue_pair::{Core, Inner};
 use super::super::rx::{CONGESTION_EXPERIENCED, ReceivedPacket};
 use super::tx::write_ack;
 use super::{INFO, MAX_PACKET, Metadata, RingState, run};
-use crate::headers::{Headers, ICRC};
 use crate::sync::lock;
 use crate::tuning::rings::{ACK_INTERVAL, FEW, MAX_BURST, MAX_BURST_BYTES, RELEASE, RING_SIZE};
 

@@ -9,6 +9,7 @@ use ferroce_sync::MutexGuard;
 use ferroce_sys::ring::{Broken, Producer};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::opcode::Opcode;
+use ferroce_wire::packet::ICRC_LEN as ICRC;
 use ferroce_wire::transport::{Aeth, Bth};
 
 use super::super::adapter::Adapter;
@@ -17,7 +18,6 @@ use super::super::qp_stats::{Class, Traffic};
 use super::super::queue_pair::Inner;
 use super::super::tx::DEFAULT_HOPS;
 use super::{INFO, MAX_PACKET, MAX_RECORD, RingRoute, RingTo, Uncounted, run};
-use crate::headers::ICRC;
 use crate::sync::lock;
 use crate::tap::{Direction, Owner, PacketMetadata};
 use crate::tuning::rings::{PUBLISH, SHORT};

@@ -1,26 +1,27 @@
 //! The IP and UDP headers of a packet, and the ICRC, which covers them.
 
-use std::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
-use ferroce_proto::ud::GRH_LEN;
-use ferroce_wire::icrc::Icrc;
-use ferroce_wire::icrc::hidden::{Identification, UdpIpv4, solve};
+use crate::icrc::Icrc;
+use crate::icrc::hidden::{Identification, UdpIpv4, solve};
+use crate::infiniband::Grh;
+use crate::packet::ICRC_LEN;
 
 /// The addresses and ports of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Headers {
-    pub(crate) source: SocketAddr,
-    pub(crate) destination: SocketAddr,
+pub struct Headers {
+    /// The source address and UDP port.
+    pub source: SocketAddr,
+    /// The destination address and UDP port.
+    pub destination: SocketAddr,
 }
-
-/// Bytes of the ICRC.
-pub(crate) const ICRC: usize = 4;
 
 impl Headers {
     /// The ICRC of a packet at this index of its batch; 0 where batches are not segmented.
-    pub(crate) fn icrc(&self, packet: &[u8], index: u16) -> [u8; ICRC] {
-        let Some((bth, rest)) = packet.split_first_chunk::<12>() else { return [0; ICRC] };
-        let udp_length = (8 + packet.len() + ICRC) as u16;
+    #[inline]
+    pub fn icrc(&self, packet: &[u8], index: u16) -> [u8; ICRC_LEN] {
+        let Some((bth, rest)) = packet.split_first_chunk::<12>() else { return [0; ICRC_LEN] };
+        let udp_length = (8 + packet.len() + ICRC_LEN) as u16;
         let mut icrc = match (self.source.ip(), self.destination.ip()) {
             (IpAddr::V4(_), _) => {
                 self.ipv4().icrc(Identification::of_segment(index), udp_length, bth)
@@ -35,15 +36,17 @@ impl Headers {
 
     /// Checks the ICRC at the end of a packet. Over IPv4 the receiver does not see the identification, so this finds
     /// one that makes the ICRC right and returns it (`docs/icrc.md`).
-    pub(crate) fn check(&self, packet: &[u8], index: u16) -> Option<Identification> {
+    #[inline]
+    pub fn check(&self, packet: &[u8], index: u16) -> Option<Identification> {
         let expected = Identification::of_segment(index);
         if self.source.is_ipv4() {
             return solve(&self.ipv4(), packet, expected);
         }
-        let (covered, found) = packet.split_last_chunk::<ICRC>()?;
+        let (covered, found) = packet.split_last_chunk::<ICRC_LEN>()?;
         (self.icrc(covered, 0) == *found).then_some(expected)
     }
 
+    #[inline]
     fn ipv4(&self) -> UdpIpv4 {
         let octets = |address: &SocketAddr| match address.ip() {
             IpAddr::V4(ip) => ip.octets(),
@@ -57,6 +60,7 @@ impl Headers {
         }
     }
 
+    #[inline]
     fn udp(&self, length: u16) -> [u8; 8] {
         let [a, b] = self.source.port().to_be_bytes();
         let [c, d] = self.destination.port().to_be_bytes();
@@ -64,6 +68,7 @@ impl Headers {
         [a, b, c, d, e, f, 0, 0]
     }
 
+    #[inline]
     fn ipv6(&self, length: u16, traffic_class: u8, hop_limit: u8) -> [u8; 40] {
         let octets = |address: &SocketAddr| match address.ip() {
             IpAddr::V6(ip) => ip.octets(),
@@ -82,20 +87,21 @@ impl Headers {
 
     /// The first 40 bytes of a UD receive buffer: the IPv6 header, or 20 bytes of zero and the IPv4 header (IBA
     /// A17.4.5.2).
-    pub(crate) fn global_route(
+    #[inline]
+    pub fn global_route(
         &self,
         packet: &[u8],
         identification: Identification,
         traffic_class: u8,
         hop_limit: u8,
-    ) -> [u8; GRH_LEN] {
+    ) -> [u8; Grh::LEN] {
         let length = (8 + packet.len()) as u16;
         let (IpAddr::V4(source), IpAddr::V4(destination)) =
             (self.source.ip(), self.destination.ip())
         else {
             return self.ipv6(length, traffic_class, hop_limit);
         };
-        let mut header = [0; GRH_LEN];
+        let mut header = [0; Grh::LEN];
         let ip = &mut header[20..];
         ip[0] = 0x45;
         ip[1] = traffic_class;
