@@ -6,6 +6,7 @@ mod frames;
 mod numbers;
 mod opcodes;
 mod syndromes;
+mod udp_headers;
 
 use std::vec::Vec;
 

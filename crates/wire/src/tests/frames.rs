@@ -14,11 +14,11 @@ use crate::packet::Packet;
 use crate::syndrome::Syndrome;
 
 /// An ACK of rdma_rxe over IPv4.
-const ACKNOWLEDGE: &str = "525400770012 525400770011 0800\
+pub(super) const ACKNOWLEDGE: &str = "525400770012 525400770011 0800\
     45000030a28b4000401183810a4d000b0a4d000c cb9a12b7001c0000\
     1100ffff0000003700001000 1f000001 e8e43653";
 /// A read response with three pad bytes, over IPv6.
-const READ_RESPONSE: &str = "525400770012 525400770011 86dd\
+pub(super) const READ_RESPONSE: &str = "525400770012 525400770011 86dd\
     6000000000241140 fd770000000000000000000000000011fd770000000000000000000000000012\
     cc0812b700240000 1030ffff0000003800001011 1f000012 0001020304000000 85f9938a";
 /// The local packet of the specification's example (IBA 7.8), with its variant CRC.
