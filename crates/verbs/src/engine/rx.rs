@@ -26,7 +26,7 @@ use super::link::Link;
 use super::queue_pair::{Core, Inner};
 use crate::drive::{LinkReads, Links};
 use crate::faults::{FaultInjector, Faults};
-use crate::tap::{Direction, Owner, PacketMetadata};
+use crate::tap::{Owner, PacketMetadata};
 use crate::tuning::rx::MAX_HISTORIES;
 
 /// "Congestion experienced" in the two ECN bits (RFC 3168).
@@ -304,16 +304,11 @@ impl Adapter {
     fn drop_corrupted(&self, bytes: &[u8], headers: &Headers, info: &RxInfo, index: usize) {
         count(self.counters.bad_icrc());
         if let Some(tap) = self.tap() {
-            let metadata = PacketMetadata {
-                direction: Direction::In,
-                headers: *headers,
-                traffic_class: info.tos,
-                hop_limit: info.hop_limit.unwrap_or(64),
-                identification: Identification::of_segment(index as u16),
-                owner: Owner { queue_pair: destination(bytes).unwrap_or_default(), work: None },
-                corrupted: true,
-            };
-            tap.record(&metadata, bytes);
+            let expected = Identification::of_segment(index as u16);
+            let owner = Owner { queue_pair: destination(bytes).unwrap_or_default(), work: None };
+            let metadata =
+                PacketMetadata::received(*headers, info.tos, info.hop_limit, expected, owner);
+            tap.record(&metadata.corrupted(), bytes);
         }
     }
 
@@ -324,18 +319,13 @@ impl Adapter {
         if let Some(tap) = tap {
             let answer = received.packet.bth.opcode.info().is_some_and(|info| !info.request);
             let asked = inner.filter(|_| answer);
-            let metadata = PacketMetadata {
-                direction: Direction::In,
-                headers: *received.headers,
-                traffic_class: received.info.tos,
-                hop_limit: received.info.hop_limit.unwrap_or(64),
-                identification: received.identification,
-                owner: Owner {
-                    queue_pair: received.packet.bth.destination,
-                    work: asked.and_then(|inner| inner.endpoint.work_of(&received.packet.bth)),
-                },
-                corrupted: false,
+            let owner = Owner {
+                queue_pair: received.packet.bth.destination,
+                work: asked.and_then(|inner| inner.endpoint.work_of(&received.packet.bth)),
             };
+            let ReceivedPacket { headers, info, identification, .. } = *received;
+            let metadata =
+                PacketMetadata::received(*headers, info.tos, info.hop_limit, identification, owner);
             tap.record(&metadata, received.bytes);
         }
         tap.is_some()

@@ -12,7 +12,6 @@ use ferroce_proto::time::Instant;
 use ferroce_sys::batch::{MAX_BYTES_V6, MAX_SEGMENTS};
 use ferroce_sys::steering::slot_of;
 use ferroce_sys::{Batch, Error, Uncancellable};
-use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::packet::ICRC_LEN as ICRC;
 
@@ -21,7 +20,7 @@ use super::counters::count_error;
 use super::driver::Driver;
 use super::link::Route;
 use super::queue_pair::{Core, Inner};
-use crate::tap::{Direction, Owner, PacketMetadata};
+use crate::tap::{Owner, PacketMetadata};
 
 /// The largest packet: 4096 bytes of payload and all headers, rounded up.
 pub(super) const MAX_PACKET: usize = 4096 + 128;
@@ -302,15 +301,9 @@ impl TxBatch {
         let bytes = self.bytes[start..self.used].chunks(self.segment).take(packets);
         let all = bytes.zip(&self.owners).enumerate();
         for (index, (packet, owner)) in all.skip(self.recorded) {
-            let metadata = PacketMetadata {
-                direction: Direction::Out,
-                headers,
-                traffic_class: route.traffic_class,
-                hop_limit: route.hop_limit.unwrap_or(DEFAULT_HOPS),
-                identification: Identification::of_segment(if gso { index as u16 } else { 0 }),
-                owner: *owner,
-                corrupted: false,
-            };
+            let index = if gso { index as u16 } else { 0 };
+            let (class, hop_limit) = (route.traffic_class, route.hop_limit);
+            let metadata = PacketMetadata::sent(headers, class, hop_limit, index, *owner);
             tap.record(&metadata, packet);
         }
         self.recorded = self.recorded.max(packets.min(self.owners.len()));

@@ -136,14 +136,13 @@ mod tests {
     fn metadata(source: &str, destination: &str, direction: Direction) -> PacketMetadata {
         let headers =
             Headers { source: source.parse().unwrap(), destination: destination.parse().unwrap() };
-        PacketMetadata {
-            direction,
-            headers,
-            traffic_class: 2,
-            hop_limit: 64,
-            identification: Identification::of_segment(3),
-            owner: Owner { queue_pair: Qpn(0x01_2345), work: Some(WorkId(9)) },
-            corrupted: false,
+        let owner = Owner { queue_pair: Qpn(0x01_2345), work: Some(WorkId(9)) };
+        match direction {
+            Direction::Out => PacketMetadata::sent(headers, 2, None, 3, owner),
+            Direction::In => {
+                let identification = Identification::of_segment(3);
+                PacketMetadata::received(headers, 2, Some(64), identification, owner)
+            }
         }
     }
 

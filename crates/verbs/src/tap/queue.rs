@@ -365,26 +365,18 @@ pub(super) fn real_time() -> u64 {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use ferroce_wire::icrc::hidden::Identification;
     use ferroce_wire::number::Qpn;
     use ferroce_wire::udp_headers::Headers;
 
-    use super::super::{Direction, Owner};
+    use super::super::Owner;
     use super::*;
 
     pub(in crate::tap) fn metadata() -> PacketMetadata {
-        PacketMetadata {
-            direction: Direction::Out,
-            headers: Headers {
-                source: "192.0.2.1:49152".parse().unwrap(),
-                destination: "192.0.2.2:4791".parse().unwrap(),
-            },
-            traffic_class: 0,
-            hop_limit: 64,
-            identification: Identification::of_segment(0),
-            owner: Owner { queue_pair: Qpn(7), work: None },
-            corrupted: false,
-        }
+        let headers = Headers {
+            source: "192.0.2.1:49152".parse().unwrap(),
+            destination: "192.0.2.2:4791".parse().unwrap(),
+        };
+        PacketMetadata::sent(headers, 0, None, 0, Owner { queue_pair: Qpn(7), work: None })
     }
 
     #[test]

@@ -7,7 +7,6 @@ use ferroce_device::{Committed, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
 use ferroce_proto::time::Instant;
 use ferroce_sync::MutexGuard;
 use ferroce_sys::ring::{Broken, Producer};
-use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::ICRC_LEN as ICRC;
 use ferroce_wire::transport::{Aeth, Bth};
@@ -16,10 +15,9 @@ use super::super::adapter::Adapter;
 use super::super::link::Route;
 use super::super::qp_stats::{Class, Traffic};
 use super::super::queue_pair::Inner;
-use super::super::tx::DEFAULT_HOPS;
 use super::{INFO, MAX_PACKET, MAX_RECORD, RingRoute, RingTo, Uncounted, run};
 use crate::sync::lock;
-use crate::tap::{Direction, Owner, PacketMetadata};
+use crate::tap::{Owner, PacketMetadata};
 use crate::tuning::rings::{PUBLISH, SHORT};
 
 /// The maximum length of a record with such a payload: the rest is the longest headers, padding and ICRC.
@@ -131,15 +129,9 @@ impl Tx<Adapter> for RingTurn<'_> {
         if let Some(tap) = tap {
             let headers = adapter.port.headers(self.path);
             icrc.copy_from_slice(&headers.icrc(covered, 0));
-            let metadata = PacketMetadata {
-                direction: Direction::Out,
-                headers,
-                traffic_class: self.path.traffic_class,
-                hop_limit: self.path.hop_limit.unwrap_or(DEFAULT_HOPS),
-                identification: Identification::of_segment(0),
-                owner: Owner { queue_pair: number, work },
-                corrupted: false,
-            };
+            let (class, hop_limit) = (self.path.traffic_class, self.path.hop_limit);
+            let owner = Owner { queue_pair: number, work };
+            let metadata = PacketMetadata::sent(headers, class, hop_limit, 0, owner);
             // Before it is published: otherwise the response could be captured first.
             tap.record(&metadata, rest);
         }
