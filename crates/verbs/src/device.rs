@@ -14,6 +14,7 @@ use ferroce_wire::address::Gid;
 
 use crate::error::OpenError;
 use crate::limits::Limits;
+use crate::tap;
 use listing::Listing;
 
 pub use listing::{Names, NotNames};
@@ -173,6 +174,13 @@ impl Device {
     /// Returns the network interface.
     pub fn interface(&self) -> &Interface {
         &self.interface
+    }
+
+    /// Returns the description of the device in captures.
+    pub(crate) fn capture_interface(&self) -> tap::Interface {
+        let interface = &self.interface;
+        let mac = if interface.loopback { Some([0; 6]) } else { interface.mac };
+        tap::Interface { name: self.name.clone(), network: interface.name.clone(), mac }
     }
 
     /// Returns the GID table.

@@ -138,14 +138,14 @@ pub use faults::{BadFaults, Faults};
 pub use future::AsyncCompletionQueue;
 pub use limits::Limits;
 pub use log::{BadLogLevel, log_to_stderr};
-pub use options::{CapturePolicy, Local, MAX_SHARDS, Options};
+pub use options::{Local, MAX_SHARDS, Options};
 #[doc(hidden)]
 pub use orphans::disconnect_orphans;
 pub use pd::ProtectionDomain;
 pub use queue_pair::{Posted, QueuePair, QueuePairOptions, UdSendRequest};
 pub use region::{DeregisterFailure, MemoryRegion, MemoryWindow};
 pub use shared_receive::SharedReceiveQueue;
-pub use tap::{CaptureStatus, captures};
+pub use tap::{CapturePolicy, CaptureStatus, captures};
 /// The protocol between a process and a collector of its packets, for `ferroce capture`.
 #[doc(hidden)]
 pub mod live {

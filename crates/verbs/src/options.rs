@@ -8,6 +8,7 @@ use ferroce_sys::environment;
 
 use crate::error::EnvironmentError;
 use crate::faults::Faults;
+use crate::tap::CapturePolicy;
 
 /// Options for opening a device.
 ///
@@ -63,16 +64,6 @@ pub enum Local {
     Memory,
     /// Through sockets, as to other hosts, so that packet sniffers see them.
     Sockets,
-}
-
-/// What happens when packets come faster than a capture can write them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CapturePolicy {
-    /// The device waits until they are written: a slow disk slows it, and the capture is complete.
-    #[default]
-    Block,
-    /// Packets are missing in the capture, which counts them; the device does not wait.
-    Drop,
 }
 
 /// The maximum of [`Options::shards`].

@@ -1,7 +1,7 @@
 //! The capture tap: writes every packet, as on the wire, to a pcapng file, to live collectors, or both.
 //!
 //! For a file, the data path copies packets into a queue, and a thread turns them into frames and writes them. When the
-//! queue is full, the device waits for the thread, or the tap drops packets ([`crate::CapturePolicy`]), and the file records how
+//! queue is full, the device waits for the thread, or the tap drops packets ([`CapturePolicy`]), and the file records how
 //! many and where (epb_dropcount, isb_ifdrop). Fields that a socket does not reveal are filled in: Ethernet addresses other
 //! than the interface's own, and the UDP checksum of received packets.
 //!
@@ -14,32 +14,59 @@
 //! | `queue` | the queue between the data path and the writer thread |
 //! | `writer` | the writer thread: builds frames and writes them |
 //! | `frame` | a packet with all its headers, and its comment |
+//! | `metadata` | what a capture shows of a packet besides its bytes |
 //! | `live` | collectors in other processes, and the rings to them |
 
 mod file;
 mod frame;
 mod live;
+mod metadata;
 mod queue;
 mod writer;
 
+use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-use ferroce_proto::work::WorkId;
-use ferroce_wire::icrc::hidden::Identification;
-use ferroce_wire::number::Qpn;
 use ferroce_wire::transport::Bth;
-use ferroce_wire::udp_headers::Headers;
 
-use crate::device::Device;
-use crate::error::OpenError;
-use crate::options::Options;
 use crate::sync::lock;
 use live::LiveOutput;
 pub(crate) use live::message;
-use queue::{Interface, Shared};
+pub(crate) use metadata::{Owner, PacketMetadata};
+use queue::Shared;
+
+/// What happens when packets come faster than a capture can write them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CapturePolicy {
+    /// The device waits until they are written: a slow disk slows it, and the capture is complete.
+    #[default]
+    Block,
+    /// Packets are missing in the capture, which counts them; the device does not wait.
+    Drop,
+}
+
+/// A device and its network interface, as captures describe them.
+#[derive(Clone, Debug)]
+pub(crate) struct Interface {
+    /// The name of the device.
+    pub(crate) name: String,
+    /// The name of the network interface.
+    pub(crate) network: String,
+    /// The Ethernet address of the network interface; all zero for the loopback.
+    pub(crate) mac: Option<[u8; 6]>,
+}
+
+/// A capture file cannot be opened.
+#[derive(Debug)]
+pub(crate) struct CaptureError {
+    /// The file, with the process ID in its name.
+    pub(crate) path: PathBuf,
+    /// The error of the operating system.
+    pub(crate) source: io::Error,
+}
 
 /// The state of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,89 +116,6 @@ pub(crate) fn finish_all(until: u64) {
     file::end_all(until);
 }
 
-/// The direction of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
-    In,
-    Out,
-}
-
-/// The owner of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
-    /// The QP.
-    pub(crate) queue_pair: Qpn,
-    /// The work request, if known.
-    pub(crate) work: Option<WorkId>,
-}
-
-/// The metadata of a packet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PacketMetadata {
-    direction: Direction,
-    headers: Headers,
-    traffic_class: u8,
-    hop_limit: u8,
-    identification: Identification,
-    owner: Owner,
-    /// Whether it arrived with a wrong ICRC.
-    corrupted: bool,
-}
-
-/// The hop limit of packets whose route sets none, and of those whose hop limit the socket did not report: Linux's default
-/// (`net.ipv4.ip_default_ttl`).
-const DEFAULT_HOP_LIMIT: u8 = 64;
-
-impl PacketMetadata {
-    /// The metadata of a packet that this device sends, at an index of its batch; 0 where batches are not segmented.
-    pub(crate) fn sent(
-        headers: Headers,
-        traffic_class: u8,
-        hop_limit: Option<u8>,
-        index: u16,
-        owner: Owner,
-    ) -> Self {
-        Self {
-            direction: Direction::Out,
-            headers,
-            traffic_class,
-            hop_limit: hop_limit.unwrap_or(DEFAULT_HOP_LIMIT),
-            identification: Identification::of_segment(index),
-            owner,
-            corrupted: false,
-        }
-    }
-
-    /// The metadata of a packet that this device has received, with a correct ICRC.
-    pub(crate) fn received(
-        headers: Headers,
-        traffic_class: u8,
-        hop_limit: Option<u8>,
-        identification: Identification,
-        owner: Owner,
-    ) -> Self {
-        Self {
-            direction: Direction::In,
-            headers,
-            traffic_class,
-            hop_limit: hop_limit.unwrap_or(DEFAULT_HOP_LIMIT),
-            identification,
-            owner,
-            corrupted: false,
-        }
-    }
-
-    /// The same packet, which arrived with a wrong ICRC.
-    pub(crate) fn corrupted(self) -> Self {
-        Self { corrupted: true, ..self }
-    }
-
-    /// Whether the record of its sender, if there is one, shows all there is to see.
-    fn is_known_to_sender(&self) -> bool {
-        self.direction == Direction::In && !self.corrupted
-    }
-}
-
 /// Captures the packets of one device: to a file, to live collectors, or not at all.
 #[derive(Debug)]
 pub(crate) struct Tap {
@@ -185,20 +129,22 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// Opens the file, if there is one; `%p` in its name becomes the process ID. `sources` are the device's send
-    /// addresses.
+    /// Starts to capture the packets of a device that sends from these addresses, to a file if there is one; `%p` in its name
+    /// becomes the process ID. Live collectors may join at any time.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be opened.
     pub(crate) fn open(
-        options: &Options,
-        device: &Device,
+        interface: Interface,
         sources: impl Iterator<Item = SocketAddr>,
-    ) -> Result<Arc<Self>, OpenError> {
-        let interface = Interface::of(device);
+        file: Option<(&Path, CapturePolicy)>,
+    ) -> Result<Arc<Self>, CaptureError> {
         let sources: Vec<_> = sources.collect();
-        let file = options.capture.as_ref().map(|path| {
+        let file = file.map(|(path, policy)| {
             let path = file::expanded(path, std::process::id());
-            let policy = options.capture_policy;
             file::open(&path, interface.clone(), sources.iter().copied(), policy)
-                .map_err(|source| OpenError::Capture { path, source })
+                .map_err(|source| CaptureError { path, source })
         });
         let tap = Arc::new(Self {
             interface,

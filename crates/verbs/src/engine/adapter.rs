@@ -128,7 +128,8 @@ impl Adapter {
     fn new(device: Device, options: Options) -> Result<Self, OpenError> {
         device.mtu()?;
         let (port, device) = Port::open(device, &options, None)?;
-        let tap = Tap::open(&options, &device, port.sources())?;
+        let file = options.capture.as_deref().map(|path| (path, options.capture_policy));
+        let tap = Tap::open(device.capture_interface(), port.sources(), file)?;
         let common = Common {
             memory: Arc::new(Registry::with_source(random::number)),
             events: Arc::new(Events::new()?),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use ferroce_sys::errno::{EINVAL, EIO, ENODEV, ENOMEM};
 
 use super::SystemError;
+use crate::tap::CaptureError;
 
 /// A `FERROCE_*` environment variable has an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,6 +82,12 @@ pub enum OpenError {
     /// The operating system refused a call.
     #[error(transparent)]
     System(#[from] SystemError),
+}
+
+impl From<CaptureError> for OpenError {
+    fn from(CaptureError { path, source }: CaptureError) -> Self {
+        Self::Capture { path, source }
+    }
 }
 
 impl OpenError {

@@ -9,10 +9,9 @@ use std::thread::JoinHandle;
 use ferroce_sys::{clock, signal};
 use ferroce_trace::file::WriteError;
 
-use super::CaptureStatus;
-use super::queue::{Interface, Shared};
+use super::queue::Shared;
 use super::writer::{Output, Writer};
-use crate::options::CapturePolicy;
+use super::{CapturePolicy, CaptureStatus, Interface};
 use crate::sync::lock;
 
 /// A capture file that this process has, or had, open.

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use ferroce_wire::ip::InternetChecksum;
 use ferroce_wire::opcode::Opcode;
 
-use super::queue::Interface;
-use super::{Direction, Owner, PacketMetadata};
+use super::metadata::Direction;
+use super::{Interface, Owner, PacketMetadata};
 
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];

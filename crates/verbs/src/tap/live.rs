@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use ferroce_sys::{ForkMutex, capture_link, signal};
 
-use super::Tap;
+use super::{Interface, PacketMetadata, Tap};
 use crate::sync::lock;
 use attachment::Attachment;
 
@@ -28,12 +28,7 @@ pub(super) struct LiveOutput {
 }
 
 impl LiveOutput {
-    pub(super) fn push(
-        &self,
-        device: &super::queue::Interface,
-        metadata: &super::PacketMetadata,
-        packet: &[u8],
-    ) {
+    pub(super) fn push(&self, device: &Interface, metadata: &PacketMetadata, packet: &[u8]) {
         self.attachment.push(self.interface, device, metadata, packet);
     }
 

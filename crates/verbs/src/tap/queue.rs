@@ -9,9 +9,7 @@ use std::time::{Duration, SystemTime};
 use ferroce_wire::transport::Bth;
 
 use super::writer::Writer;
-use super::{CaptureStatus, PacketMetadata};
-use crate::device::Device;
-use crate::options::CapturePolicy;
+use super::{CapturePolicy, CaptureStatus, Interface, PacketMetadata};
 use crate::sync::lock;
 
 /// The maximum number of queued bytes, including those being written: how far the disk or the scheduler may fall
@@ -26,24 +24,6 @@ const MAX_SPARE_CHUNKS: usize = 8;
 
 /// How long an incomplete chunk waits for more packets before it is written.
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
-
-/// An interface as described in the file.
-#[derive(Clone, Debug)]
-pub(super) struct Interface {
-    pub(super) name: String,
-    /// The network interface.
-    pub(super) network: String,
-    /// Its Ethernet address; all zero for the loopback.
-    pub(super) mac: Option<[u8; 6]>,
-}
-
-impl Interface {
-    pub(super) fn of(device: &Device) -> Self {
-        let interface = device.interface();
-        let mac = if interface.loopback { Some([0; 6]) } else { interface.mac };
-        Self { name: device.name().to_owned(), network: interface.name.clone(), mac }
-    }
-}
 
 /// A packet in the queue.
 #[derive(Debug)]

@@ -11,9 +11,10 @@ use ferroce_trace::file::{
 };
 use ferroce_wire::opcode::Opcode;
 
-use super::Direction;
+use super::Interface;
 use super::frame::{self, Comment};
-use super::queue::{Chunk, Interface, real_time};
+use super::metadata::Direction;
+use super::queue::{Chunk, real_time};
 
 /// The maximum number of packets per write call: each has two slices, and the system takes 1024.
 const MAX_PACKETS_PER_WRITE: usize = 500;
@@ -215,10 +216,10 @@ mod tests {
 
     use ferroce_wire::transport::Bth;
 
+    use super::super::CapturePolicy;
     use super::super::queue::tests::metadata;
     use super::super::queue::{Entry, Shared};
     use super::*;
-    use crate::options::CapturePolicy;
 
     /// The last record of the packet has the reason; of a packet that is written already, the next record.
     #[test]

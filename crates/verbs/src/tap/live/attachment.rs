@@ -9,8 +9,9 @@ use std::time::Duration;
 use ferroce_sys::capture_link::{CollectorName, Connection, MAX_MESSAGE};
 use ferroce_sys::ring::{Broken, Producer};
 
-use super::super::queue::{Interface, real_time};
-use super::super::{Direction, PacketMetadata, frame};
+use super::super::metadata::Direction;
+use super::super::queue::real_time;
+use super::super::{Interface, PacketMetadata, frame};
 use super::message::{Message, RecordHeader};
 use crate::sync::lock;
 

@@ -7,8 +7,9 @@ use std::net::{IpAddr, SocketAddr};
 use ferroce_proto::work::WorkId;
 use ferroce_wire::number::Qpn;
 
+use super::super::Owner;
 use super::super::frame::Comment;
-use super::super::{Direction, Owner};
+use super::super::metadata::Direction;
 
 /// The longest name in a message; longer ones are cut.
 const MAX_NAME: usize = 64;
