@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use ferroce_proto::qp::PathMtu;
 use ferroce_sys::route;
+use ferroce_tap::CaptureStatus;
 use ferroce_wire::number::Qpn;
 
 use crate::device::{Device, is_own};
@@ -16,7 +17,6 @@ use crate::event::{AsyncEvent, Events};
 use crate::exit;
 use crate::limits::Limits;
 use crate::options::Options;
-use crate::tap::CaptureStatus;
 
 /// A context: an open device, from which all other resources are created.
 ///

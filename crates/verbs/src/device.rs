@@ -14,7 +14,6 @@ use ferroce_wire::address::Gid;
 
 use crate::error::OpenError;
 use crate::limits::Limits;
-use crate::tap;
 use listing::Listing;
 
 pub use listing::{Names, NotNames};
@@ -177,10 +176,10 @@ impl Device {
     }
 
     /// Returns the description of the device in captures.
-    pub(crate) fn capture_interface(&self) -> tap::Interface {
+    pub(crate) fn capture_interface(&self) -> ferroce_tap::Interface {
         let interface = &self.interface;
         let mac = if interface.loopback { Some([0; 6]) } else { interface.mac };
-        tap::Interface { name: self.name.clone(), network: interface.name.clone(), mac }
+        ferroce_tap::Interface { name: self.name.clone(), network: interface.name.clone(), mac }
     }
 
     /// Returns the GID table.

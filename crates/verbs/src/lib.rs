@@ -114,7 +114,6 @@ mod report;
 pub mod setup;
 mod shared_receive;
 mod sync;
-mod tap;
 mod time;
 mod tuning;
 mod xrc;
@@ -145,11 +144,10 @@ pub use pd::ProtectionDomain;
 pub use queue_pair::{Posted, QueuePair, QueuePairOptions, UdSendRequest};
 pub use region::{DeregisterFailure, MemoryRegion, MemoryWindow};
 pub use shared_receive::SharedReceiveQueue;
-pub use tap::{CapturePolicy, CaptureStatus, captures};
 /// The protocol between a process and a collector of its packets, for `ferroce capture`.
 #[doc(hidden)]
 pub mod live {
-    pub use crate::tap::message::{Comments, Message, RecordHeader};
+    pub use ferroce_tap::{Comments, Message, RecordHeader};
 }
 /// What the adapter refused and why, for bindings.
 #[doc(hidden)]
@@ -178,6 +176,7 @@ pub use ferroce_proto::work::{
 pub use ferroce_sys::Options as SocketOptions;
 #[doc(hidden)]
 pub use ferroce_sys::{Uncancellable, clock};
+pub use ferroce_tap::{CapturePolicy, CaptureStatus, captures};
 pub use ferroce_wire::address::Gid;
 pub use ferroce_wire::number::{Immediate, LKey, Psn, QKey, Qpn, RKey, VirtualAddress};
 pub use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};

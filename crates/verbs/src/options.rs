@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use ferroce_proto::congestion::Congestion;
 use ferroce_sys::environment;
+use ferroce_tap::CapturePolicy;
 
 use crate::error::EnvironmentError;
 use crate::faults::Faults;
-use crate::tap::CapturePolicy;
 
 /// Options for opening a device.
 ///

@@ -8,6 +8,7 @@ use ferroce_memory::Registry;
 use ferroce_proto::time::Instant;
 use ferroce_sync::{Owned, PostedQueue, Signals};
 use ferroce_sys::{Event, Socket, clock, random};
+use ferroce_tap::Tap;
 use ferroce_wire::number::Qpn;
 
 use super::counters::Counters;
@@ -28,7 +29,6 @@ use crate::error::{CreateError, OpenError};
 use crate::event::Events;
 use crate::options::Options;
 use crate::sync::lock;
-use crate::tap::Tap;
 
 /// The QPs and SRQs of an open device.
 pub(crate) type Tables = ferroce_device::Tables<Arc<Core>, Arc<RecvQueue>>;
@@ -122,7 +122,7 @@ impl Adapter {
         // Dropping the last reference would close sockets that the program may still use.
         adapters.into_iter().for_each(std::mem::forget);
         // Writing captures to a disk may take longer than sending.
-        crate::tap::finish_all(clock::now() + 2_000_000_000);
+        ferroce_tap::finish_all(clock::now() + 2_000_000_000);
     }
 
     fn new(device: Device, options: Options) -> Result<Self, OpenError> {

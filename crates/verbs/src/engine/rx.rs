@@ -11,6 +11,7 @@ use ferroce_device::{Arrival, Burst, Device, admit, destination};
 use ferroce_proto::time::Instant;
 use ferroce_proto::ud::Envelope;
 use ferroce_sys::{ReceiveBatch, Recipient, RxDatagram, RxInfo, Uncancellable};
+use ferroce_tap::{Owner, PacketMetadata};
 use ferroce_wire::address::Gid;
 use ferroce_wire::icrc::hidden::{
     Identification, IdentificationHistory, Plausibility, observe_flow,
@@ -26,7 +27,6 @@ use super::link::Link;
 use super::queue_pair::{Core, Inner};
 use crate::drive::{LinkReads, Links};
 use crate::faults::{FaultInjector, Faults};
-use crate::tap::{Owner, PacketMetadata};
 use crate::tuning::rx::MAX_HISTORIES;
 
 /// "Congestion experienced" in the two ECN bits (RFC 3168).

@@ -48,7 +48,7 @@ impl<'a> Thread<'a> {
         let watches = Watches::new(adapter);
         if watches.has_processes() {
             // A capture that started between the opening of the device and the announcement has not found this process.
-            crate::tap::look_for_collectors();
+            ferroce_tap::look_for_collectors();
         }
         thread::set_low_timer_slack();
         thread::set_short_time_slice();

@@ -12,6 +12,7 @@ use ferroce_proto::time::Instant;
 use ferroce_sys::batch::{MAX_BYTES_V6, MAX_SEGMENTS};
 use ferroce_sys::steering::slot_of;
 use ferroce_sys::{Batch, Error, Uncancellable};
+use ferroce_tap::{Owner, PacketMetadata};
 use ferroce_wire::number::Qpn;
 use ferroce_wire::packet::ICRC_LEN as ICRC;
 
@@ -20,7 +21,6 @@ use super::counters::count_error;
 use super::driver::Driver;
 use super::link::Route;
 use super::queue_pair::{Core, Inner};
-use crate::tap::{Owner, PacketMetadata};
 
 /// The largest packet: 4096 bytes of payload and all headers, rounded up.
 pub(super) const MAX_PACKET: usize = 4096 + 128;

@@ -5,9 +5,9 @@ use std::io;
 use std::path::PathBuf;
 
 use ferroce_sys::errno::{EINVAL, EIO, ENODEV, ENOMEM};
+use ferroce_tap::CaptureError;
 
 use super::SystemError;
-use crate::tap::CaptureError;
 
 /// A `FERROCE_*` environment variable has an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -215,7 +215,7 @@ impl Connections {
         if processes.take_capture_start() {
             // The thread that joins a capture makes system calls and allocates the ring: not here.
             let thread = std::thread::Builder::new().name("ferroce-collect".into());
-            let look = || thread.spawn(crate::tap::look_for_collectors);
+            let look = || thread.spawn(ferroce_tap::look_for_collectors);
             let _ = ferroce_sys::signal::with_signals_blocked(look);
         }
         if ended.is_empty() {

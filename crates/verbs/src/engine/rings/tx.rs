@@ -7,6 +7,7 @@ use ferroce_device::{Committed, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
 use ferroce_proto::time::Instant;
 use ferroce_sync::MutexGuard;
 use ferroce_sys::ring::{Broken, Producer};
+use ferroce_tap::{Owner, PacketMetadata};
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::ICRC_LEN as ICRC;
 use ferroce_wire::transport::{Aeth, Bth};
@@ -17,7 +18,6 @@ use super::super::qp_stats::{Class, Traffic};
 use super::super::queue_pair::Inner;
 use super::{INFO, MAX_PACKET, MAX_RECORD, RingRoute, RingTo, Uncounted, run};
 use crate::sync::lock;
-use crate::tap::{Owner, PacketMetadata};
 use crate::tuning::rings::{PUBLISH, SHORT};
 
 /// The maximum length of a record with such a payload: the rest is the longest headers, padding and ICRC.

@@ -9,7 +9,7 @@
 //! is not one that the collector has named, or if the packet was corrupted on its way.
 
 mod attachment;
-pub(crate) mod message;
+pub(super) mod message;
 
 use std::sync::{Arc, Mutex, Weak};
 

@@ -1,4 +1,4 @@
-//! What a capture shows of a packet besides its bytes.
+//! The metadata of a packet, which its sender or receiver passes with its bytes.
 
 use ferroce_proto::work::WorkId;
 use ferroce_wire::icrc::hidden::Identification;
@@ -14,16 +14,16 @@ pub(super) enum Direction {
 
 /// The owner of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub struct Owner {
     /// The QP.
-    pub(crate) queue_pair: Qpn,
+    pub queue_pair: Qpn,
     /// The work request, if known.
-    pub(crate) work: Option<WorkId>,
+    pub work: Option<WorkId>,
 }
 
 /// The metadata of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PacketMetadata {
+pub struct PacketMetadata {
     pub(super) direction: Direction,
     pub(super) headers: Headers,
     pub(super) traffic_class: u8,
@@ -40,7 +40,7 @@ const DEFAULT_HOP_LIMIT: u8 = 64;
 
 impl PacketMetadata {
     /// The metadata of a packet that this device sends, at an index of its batch; 0 where batches are not segmented.
-    pub(crate) fn sent(
+    pub fn sent(
         headers: Headers,
         traffic_class: u8,
         hop_limit: Option<u8>,
@@ -59,7 +59,7 @@ impl PacketMetadata {
     }
 
     /// The metadata of a packet that this device has received, with a correct ICRC.
-    pub(crate) fn received(
+    pub fn received(
         headers: Headers,
         traffic_class: u8,
         hop_limit: Option<u8>,
@@ -78,7 +78,7 @@ impl PacketMetadata {
     }
 
     /// The same packet, which arrived with a wrong ICRC.
-    pub(crate) fn corrupted(self) -> Self {
+    pub fn corrupted(self) -> Self {
         Self { corrupted: true, ..self }
     }
 

@@ -1,4 +1,4 @@
-//! The capture tap: writes every packet, as on the wire, to a pcapng file, to live collectors, or both.
+//! The capture tap: writes every packet of a device, as on the wire, to a pcapng file, to live collectors, or both.
 //!
 //! For a file, the data path copies packets into a queue, and a thread turns them into frames and writes them. When the
 //! queue is full, the device waits for the thread, or the tap drops packets ([`CapturePolicy`]), and the file records how
@@ -8,22 +8,29 @@
 //! A packet that this process sends to itself is recorded once, as sent; a second time, as received, if it was corrupted
 //! on its way.
 //!
+//! This crate knows the bytes of packets, their [metadata](PacketMetadata), files and collectors. It does not know devices,
+//! queue pairs, or how packets are sent: the code that sends or receives a packet describes it ([`PacketMetadata::sent`],
+//! [`PacketMetadata::received`]) and calls [`Tap::record`].
+//!
 //! | file | role |
 //! |---|---|
+//! | `metadata` | the metadata of a packet: direction, addresses, QP, work request |
 //! | `file` | the open capture files |
 //! | `queue` | the queue between the data path and the writer thread |
 //! | `writer` | the writer thread: builds frames and writes them |
 //! | `frame` | a packet with all its headers, and its comment |
-//! | `metadata` | what a capture shows of a packet besides its bytes |
 //! | `live` | collectors in other processes, and the rings to them |
+#![forbid(unsafe_code)]
 
 mod file;
 mod frame;
 mod live;
 mod metadata;
 mod queue;
+mod sync;
 mod writer;
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -34,8 +41,8 @@ use ferroce_wire::transport::Bth;
 
 use crate::sync::lock;
 use live::LiveOutput;
-pub(crate) use live::message;
-pub(crate) use metadata::{Owner, PacketMetadata};
+pub use live::message::{Comments, Message, RecordHeader};
+pub use metadata::{Owner, PacketMetadata};
 use queue::Shared;
 
 /// What happens when packets come faster than a capture can write them.
@@ -50,22 +57,34 @@ pub enum CapturePolicy {
 
 /// A device and its network interface, as captures describe them.
 #[derive(Clone, Debug)]
-pub(crate) struct Interface {
+pub struct Interface {
     /// The name of the device.
-    pub(crate) name: String,
+    pub name: String,
     /// The name of the network interface.
-    pub(crate) network: String,
+    pub network: String,
     /// The Ethernet address of the network interface; all zero for the loopback.
-    pub(crate) mac: Option<[u8; 6]>,
+    pub mac: Option<[u8; 6]>,
 }
 
 /// A capture file cannot be opened.
 #[derive(Debug)]
-pub(crate) struct CaptureError {
+pub struct CaptureError {
     /// The file, with the process ID in its name.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// The error of the operating system.
-    pub(crate) source: io::Error,
+    pub source: io::Error,
+}
+
+impl fmt::Display for CaptureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot write the capture {}: {}", self.path.display(), self.source)
+    }
+}
+
+impl std::error::Error for CaptureError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
 }
 
 /// The state of a capture.
@@ -111,14 +130,14 @@ pub fn captures() -> Vec<(PathBuf, CaptureStatus)> {
     file::all()
 }
 
-/// Finishes all captures before the process exits, until the deadline.
-pub(crate) fn finish_all(until: u64) {
+/// Finishes all captures before the process exits, until a deadline in nanoseconds of the monotonic clock.
+pub fn finish_all(until: u64) {
     file::end_all(until);
 }
 
 /// Captures the packets of one device: to a file, to live collectors, or not at all.
 #[derive(Debug)]
-pub(crate) struct Tap {
+pub struct Tap {
     interface: Interface,
     /// The file, and the number of the device in it. The devices of a process may share a file.
     file: Option<(Arc<Shared>, u32)>,
@@ -135,7 +154,7 @@ impl Tap {
     /// # Errors
     ///
     /// When the file cannot be opened.
-    pub(crate) fn open(
+    pub fn open(
         interface: Interface,
         sources: impl Iterator<Item = SocketAddr>,
         file: Option<(&Path, CapturePolicy)>,
@@ -159,19 +178,19 @@ impl Tap {
 
     /// Whether packets are recorded at present.
     #[inline]
-    pub(crate) fn is_active(&self) -> bool {
+    pub fn is_active(&self) -> bool {
         self.file.is_some() || self.is_live()
     }
 
     /// Whether a collector in another process has asked for packets. Packets of several processes are put in order by
     /// their times.
     #[inline]
-    pub(crate) fn is_live(&self) -> bool {
+    pub fn is_live(&self) -> bool {
         self.is_live.load(Ordering::Relaxed)
     }
 
     /// Adds a send address of the device.
-    pub(crate) fn add_source(&self, source: SocketAddr) {
+    pub fn add_source(&self, source: SocketAddr) {
         if let Some((file, _)) = &self.file {
             file.add_sources([source]);
         }
@@ -182,7 +201,7 @@ impl Tap {
     }
 
     /// Records a packet, from the BTH to the ICRC.
-    pub(crate) fn record(&self, metadata: &PacketMetadata, packet: &[u8]) {
+    pub fn record(&self, metadata: &PacketMetadata, packet: &[u8]) {
         if let Some((file, interface)) = &self.file {
             // A packet from this process is there already, as sent.
             if !metadata.is_known_to_sender() || !file.is_source(metadata.headers.source) {
@@ -198,24 +217,24 @@ impl Tap {
 
     /// Adds why a packet was refused to the comment of its last record in the file.
     #[cold]
-    pub(crate) fn annotate(&self, packet: &Bth, reason: &str) {
+    pub fn annotate(&self, packet: &Bth, reason: &str) {
         if let Some((file, _)) = &self.file {
             file.annotate(packet, reason);
         }
     }
 
     /// The state of the file.
-    pub(crate) fn status(&self) -> Option<CaptureStatus> {
+    pub fn status(&self) -> Option<CaptureStatus> {
         self.file.as_ref().map(|(file, _)| file.status())
     }
 
     /// The packets missing in the file so far.
-    pub(crate) fn dropped(&self) -> u64 {
+    pub fn dropped(&self) -> u64 {
         self.file.as_ref().map_or(0, |(file, _)| file.dropped())
     }
 
     /// Waits until all packets recorded so far are in the file.
-    pub(crate) fn flush(&self) {
+    pub fn flush(&self) {
         if let Some((file, _)) = &self.file {
             file.flush();
         }
@@ -247,7 +266,7 @@ impl Drop for Tap {
 }
 
 /// Looks for live collectors, after one has started.
-pub(crate) fn look_for_collectors() {
+pub fn look_for_collectors() {
     live::look();
 }
 

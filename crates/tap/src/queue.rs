@@ -351,7 +351,7 @@ pub(super) mod tests {
     use super::super::Owner;
     use super::*;
 
-    pub(in crate::tap) fn metadata() -> PacketMetadata {
+    pub(crate) fn metadata() -> PacketMetadata {
         let headers = Headers {
             source: "192.0.2.1:49152".parse().unwrap(),
             destination: "192.0.2.2:4791".parse().unwrap(),
