@@ -22,6 +22,10 @@
 //! | `live` | collectors in other processes, and the rings to them |
 #![forbid(unsafe_code)]
 
+// A tap looks for collectors, which a network namespace of its own does not have.
+#[cfg(test)]
+use ferroce_test_support as _;
+
 mod file;
 mod frame;
 mod live;
@@ -271,18 +275,4 @@ pub fn look_for_collectors() {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_missing_is_said() {
-        let mut status = CaptureStatus { written: 7, ..CaptureStatus::default() };
-        assert_eq!(status.complaint(), None);
-        status.dropped = 3;
-        let slow = "3 of 10 packets are missing in the capture: they came faster than they could be written";
-        assert_eq!(status.complaint().as_deref(), Some(slow));
-        status.failure = Some("cannot write: no space".into());
-        let failed = "the capture ends after 7 packets, 3 are missing: cannot write: no space";
-        assert_eq!(status.complaint().as_deref(), Some(failed));
-    }
-}
+mod tests;
