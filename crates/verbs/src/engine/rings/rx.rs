@@ -110,13 +110,13 @@ impl Driver {
 
     /// Receives a burst from each ring that has packets. Returns whether any had.
     fn receive_bursts(&mut self, adapter: &Adapter) -> bool {
-        let mut some = false;
+        let (mut some, mut gone) = (false, Vec::new());
         // Moved out, because handling packets borrows the rest of the state mutably.
         let incoming = std::mem::take(&mut self.rings.incoming);
         for ring in &incoming {
             if !ring.consumer.has_records() {
                 if ring.has_ended() {
-                    adapter.rings.change(|list| list.retain(|ring| !ring.has_ended()));
+                    gone.push(ring.id);
                 }
                 continue;
             }
@@ -127,12 +127,23 @@ impl Driver {
                 if let Some(hub) = adapter.rings.hub() {
                     hub.close(ring.id);
                 }
-                adapter.rings.change(|list| list.retain(|one| one.id != ring.id));
+                gone.push(ring.id);
             }
             self.rx.more |= !ring.consumer.is_empty();
         }
         self.rings.incoming = incoming;
+        if !gone.is_empty() {
+            self.drop_rings(adapter, &gone);
+        }
         some
+    }
+
+    /// Drops these rings, and no other that has ended: it may have records. Their memory is unmapped at once, because the next
+    /// pass may be far away.
+    #[cold]
+    fn drop_rings(&mut self, adapter: &Adapter, gone: &[u64]) {
+        adapter.rings.change(|list| list.retain(|ring| !gone.contains(&ring.id)));
+        self.rings.refresh(adapter);
     }
 
     /// Receives packets from one ring.
