@@ -19,13 +19,15 @@
 
 pub mod asymmetric_fence;
 mod completion_ring;
-#[cfg(all(test, ferroce_loom))]
-mod models;
 mod mutex;
 mod owned;
 mod posted;
 mod ring_control;
 mod signals;
+#[cfg(all(test, ferroce_loom))]
+mod tests {
+    pub(crate) mod models;
+}
 
 pub use completion_ring::{CompletionRing, Full, Observer};
 pub use mutex::{Mutex, MutexGuard};
