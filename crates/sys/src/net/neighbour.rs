@@ -56,8 +56,8 @@ impl Neighbour {
         let count = if scope == 0 { 1 } else { 2 };
         let route = request(libc::RTM_GETROUTE, fixed, &attributes[..count])
             .map_err(|error| Error::system("look up a route", error))?;
-        let unicast = route.fixed()[7] == libc::RTN_UNICAST;
-        if route.kind() != libc::RTM_NEWROUTE || !unicast {
+        let unicast = route.fixed[7] == libc::RTN_UNICAST;
+        if route.kind != libc::RTM_NEWROUTE || !unicast {
             return Ok(None);
         }
         let Some(interface) = route.number(RTA_OIF) else { return Ok(None) };
@@ -75,7 +75,7 @@ impl Neighbour {
             Err(error) if errno(&error) == libc::ENOENT => return Ok(NeighbourState::Unresolved),
             entry => entry.map_err(|error| Error::system("look up a neighbour", error))?,
         };
-        let state = u16::from_ne_bytes([entry.fixed()[8], entry.fixed()[9]]);
+        let state = u16::from_ne_bytes([entry.fixed[8], entry.fixed[9]]);
         Ok(match state {
             _ if state & NUD_VALID != 0 => NeighbourState::Resolved,
             _ if state & NUD_INCOMPLETE != 0 => NeighbourState::Resolving,
