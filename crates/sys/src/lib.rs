@@ -72,13 +72,13 @@ pub use fork_mutex::ForkMutex;
 pub use net::batch::{self, Batch};
 pub use net::device_fd::forks;
 pub use net::hub::{Change, Hub, Incoming, MAX_RING_SIZE, Outgoing};
-pub use net::mailbox::Recipient;
+pub use net::mailbox::{Recipient, Slot};
 pub use net::netlink_monitor::{NetlinkGroup, NetlinkMonitor};
 pub use net::options::{Features, Options};
 pub use net::packet_socket::{self, PacketSocket};
 pub use net::process_watch::{ProcessName, Processes};
 pub use net::receive::{ReceiveBatch, RxDatagram, RxInfo};
-pub use net::slot::{Service, Slot};
+pub use net::slot::Service;
 pub use net::socket::Socket;
 pub use net::udp::UdpSocket;
 pub use net::{

@@ -33,13 +33,14 @@ pub enum Recipient {
     Service(u64),
 }
 
-/// A named socket that packets are forwarded to and from.
+/// A slot of an address: its owner has the QPNs from `number << 16` on, until it is dropped or the process ends. Other
+/// processes forward packets to its mailbox, a named socket.
 #[derive(Debug)]
-pub(crate) struct Mailbox {
+pub struct Slot {
     fd: DeviceFd,
     /// The address whose mailboxes it forwards to.
     address: SocketAddr,
-    slot: u8,
+    number: u8,
     /// The user whose packets are accepted, besides root; none if others cannot be told from it.
     user: Option<u32>,
     rejected: AtomicU64,
@@ -54,26 +55,31 @@ struct Peers {
     lookups: LookupBudget,
 }
 
-impl Mailbox {
+impl Slot {
     /// Binds a mailbox for a slot, which claims the slot if no other process has it.
-    pub(crate) fn bind(address: SocketAddr, slot: u8, bind_index: u8) -> Result<Self, Error> {
+    pub(super) fn bind(address: SocketAddr, number: u8, bind_index: u8) -> Result<Self, Error> {
         let fd = open()?;
         // Before binding, so that no message is queued without the credentials of its sender.
         sockopt::set_socket_passcred(&fd, true).map_err(open_failed)?;
-        bind(&fd, &unix_name::new(address, Role::Slot { slot, bind_index }))?;
+        bind(&fd, &unix_name::new(address, Role::Slot { slot: number, bind_index }))?;
         let peers = Peers { connected: HashMap::new(), lookups: LookupBudget::new(clock::now()) };
         Ok(Self {
             fd,
             address,
-            slot,
+            number,
             user: Some(unix_name::user()).filter(|&user| unix_name::is_certainly_this_user(user)),
             rejected: AtomicU64::new(0),
             peers: Mutex::new(peers),
         })
     }
 
-    /// Forwards the packets of one received datagram to their owner, without blocking.
-    pub(crate) fn forward(&self, to: Recipient, info: &RxInfo, data: &[u8]) -> Result<(), Error> {
+    /// Forwards packets that this process received to the process that owns them, without blocking. [`Error::NoOwner`] and
+    /// [`Error::OwnerBusy`] mean that they are dropped, as a network would.
+    ///
+    /// Forward a datagram whole if all its packets have one owner: a mailbox holds few datagrams
+    /// (`net.unix.max_dgram_qlen`, often 10), whatever their size. For a single packet of it, `info.segment` and
+    /// `info.length` need not be changed: only the length of `data` counts.
+    pub fn forward(&self, to: Recipient, info: &RxInfo, data: &[u8]) -> Result<(), Error> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let (slot, directory) = match to {
             Recipient::Slot(slot) => (slot, None),
@@ -81,7 +87,7 @@ impl Mailbox {
                 let directory = peers.look_up(self.address)?;
                 let found = directory.services().find(|&(service, _)| service == id);
                 // A service of this process is not forwarded to: it was closed just now.
-                let slot = found.map(|(_, slot)| slot).filter(|&slot| slot != self.slot);
+                let slot = found.map(|(_, slot)| slot).filter(|&slot| slot != self.number);
                 (slot.ok_or(Error::NoOwner)?, Some(directory))
             }
         };
@@ -103,14 +109,15 @@ impl Mailbox {
     }
 
     /// The slots of the other processes of this address.
-    pub(crate) fn others(&self) -> Result<Vec<u8>, Error> {
+    pub fn others(&self) -> Result<Vec<u8>, Error> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = peers.look_up(self.address)?;
-        Ok(directory.slots().filter(|&slot| slot != self.slot).collect())
+        Ok(directory.slots().filter(|&slot| slot != self.number).collect())
     }
 
-    /// Receives forwarded packets, and returns the number of datagrams.
-    pub(crate) fn receive(&self, batch: &mut ReceiveBatch) -> Result<usize, Error> {
+    /// Receives datagrams that other processes forwarded to this slot and its owner's services, with their original
+    /// [`RxInfo`], and returns how many: zero if none are queued.
+    pub fn receive(&self, batch: &mut ReceiveBatch) -> Result<usize, Error> {
         let count = loop {
             match batch.fill(self.fd.as_fd(), false, usize::MAX) {
                 Ok(count) => break count,
@@ -134,19 +141,25 @@ impl Mailbox {
         Ok(batch.len())
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// The address that it is a slot of.
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    pub(crate) fn slot(&self) -> u8 {
-        self.slot
+    /// The upper 8 bits of the owner's QPNs.
+    #[inline]
+    pub fn number(&self) -> u8 {
+        self.number
     }
 
-    pub(crate) fn rejected(&self) -> u64 {
+    /// The number of datagrams dropped because another user sent them or their header is unknown.
+    pub fn rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)
     }
+}
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+impl AsFd for Slot {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
@@ -157,7 +170,6 @@ impl Peers {
             return Err(Error::TooManyLookups);
         }
         Directory::read(address)
-            .map_err(|error| Error::system("read the table of Unix sockets", error))
     }
 }
 

@@ -1,15 +1,14 @@
 //! A process's share of an address: the QPNs that it owns, and the services that it listens for.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
 use rustix::net::{AddressFamily, SocketType};
 
 use crate::error::Error;
 use crate::net::device_fd::DeviceFd;
-use crate::net::mailbox::{self, Mailbox, Recipient};
+use crate::net::mailbox::{self, Slot};
 use crate::net::options::Options;
-use crate::net::receive::{ReceiveBatch, RxInfo};
 use crate::net::socket::Socket;
 use crate::net::start_lock::StartLock;
 use crate::net::steering::Table;
@@ -25,22 +24,12 @@ const MAX_ATTEMPTS: u32 = 64;
 
 const UNSPECIFIED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-fn directory(address: SocketAddr) -> Result<Directory, Error> {
-    Directory::read(address).map_err(|error| Error::system("read the table of Unix sockets", error))
-}
-
 /// Waits for a random time after two processes claimed the same slot and both released it, so that their next attempts do
 /// not collide.
 fn back_off(attempt: u32) {
     for _ in 0..random::number() % (1 << attempt.min(10)) {
         std::thread::yield_now();
     }
-}
-
-/// A slot of an address: its owner has the QPNs from `number << 16` on, until it is dropped or the process ends.
-#[derive(Debug)]
-pub struct Slot {
-    mailbox: Mailbox,
 }
 
 impl Slot {
@@ -73,7 +62,7 @@ impl Slot {
         for attempt in 0..MAX_ATTEMPTS {
             let mut free = [true; SLOTS as usize];
             for address in addresses {
-                for slot in directory(*address)?.slots() {
+                for slot in Directory::read(*address)?.slots() {
                     if let Some(free) = free.get_mut(usize::from(slot)) {
                         *free = false;
                     }
@@ -85,14 +74,14 @@ impl Slot {
             let bind_index = free.iter().filter(|&&free| !free).count() as u8;
             let slots = addresses
                 .iter()
-                .map(|&address| Ok(Self { mailbox: Mailbox::bind(address, number, bind_index)? }))
+                .map(|&address| Self::bind(address, number, bind_index))
                 .collect::<Result<Vec<_>, Error>>()?;
             // Each process binds its name before it reads the directory, so at least one of two that claim the same slot
             // sees the other. Both release it, because neither knows whether it was seen.
             let mut exclusive = true;
             for address in addresses {
                 exclusive &=
-                    directory(*address)?.claims(Role::Slot { slot: number, bind_index }) == 1;
+                    Directory::read(*address)?.claims(Role::Slot { slot: number, bind_index }) == 1;
             }
             if exclusive {
                 return Ok(slots);
@@ -117,56 +106,13 @@ impl Slot {
 
     fn attach(&self, socket: &Socket) -> Result<(), Error> {
         if socket.features().steering {
-            let directory = directory(self.address())?;
+            let directory = Directory::read(self.address())?;
             let mut table = Table::new(directory.slots().count(), directory.services());
             table.in_order = directory.is_in_order();
             // If the kernel refuses the program, the previous one stays.
             let _ = table.attach(socket.as_fd());
         }
         Ok(())
-    }
-
-    /// The upper 8 bits of the owner's QPNs.
-    #[inline]
-    pub fn number(&self) -> u8 {
-        self.mailbox.slot()
-    }
-
-    /// The address that it is a slot of.
-    pub fn address(&self) -> SocketAddr {
-        self.mailbox.address()
-    }
-
-    /// The slots of the other processes of this address.
-    pub fn others(&self) -> Result<Vec<u8>, Error> {
-        self.mailbox.others()
-    }
-
-    /// Forwards packets that this process received to the process that owns them, without blocking. [`Error::NoOwner`] and
-    /// [`Error::OwnerBusy`] mean that they are dropped, as a network would.
-    ///
-    /// Forward a datagram whole if all its packets have one owner: a mailbox holds few datagrams
-    /// (`net.unix.max_dgram_qlen`, often 10), whatever their size. For a single packet of it, `info.segment` and
-    /// `info.length` need not be changed: only the length of `data` counts.
-    pub fn forward(&self, to: Recipient, info: &RxInfo, data: &[u8]) -> Result<(), Error> {
-        self.mailbox.forward(to, info, data)
-    }
-
-    /// Receives datagrams that other processes forwarded to this slot and its owner's services, with their original
-    /// [`RxInfo`], and returns how many: zero if none are queued.
-    pub fn receive(&self, batch: &mut ReceiveBatch) -> Result<usize, Error> {
-        self.mailbox.receive(batch)
-    }
-
-    /// The number of datagrams dropped because another user sent them or their header is unknown.
-    pub fn rejected(&self) -> u64 {
-        self.mailbox.rejected()
-    }
-}
-
-impl AsFd for Slot {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.mailbox.fd()
     }
 }
 
@@ -185,7 +131,7 @@ impl Service {
         let role = Role::Service { id, slot };
         let taken = Error::ServiceTaken { address, service: id };
         for attempt in 0..MAX_ATTEMPTS {
-            if directory(address)?.claims(role) > 0 {
+            if Directory::read(address)?.claims(role) > 0 {
                 return Err(taken);
             }
             // A stream socket that does not listen cannot be sent to.
@@ -193,7 +139,7 @@ impl Service {
                 .map_err(|error| Error::system("open a Unix socket", error))?;
             mailbox::bind(&fd, &unix_name::new(address, role))?;
             // As in `Slot::claim_all`.
-            if directory(address)?.claims(role) == 1 {
+            if Directory::read(address)?.claims(role) == 1 {
                 return Ok(Self { id, address, _fd: fd });
             }
             drop(fd);

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 
 use rustix::net::SocketAddrUnix;
 
+use crate::error::Error;
 use crate::net::address::scope;
 use crate::net::unix_diag::{self, Named};
 use crate::{ROCE_PORT, random};
@@ -122,9 +123,11 @@ pub(crate) fn belongs_to_this_user(socket: &Named) -> bool {
 pub(crate) struct Directory(Vec<(Role, Named)>);
 
 impl Directory {
-    pub(crate) fn read(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn read(address: SocketAddr) -> Result<Self, Error> {
         let prefix = prefix(address);
-        let sockets = unix_diag::named(&prefix)?.into_iter().filter(belongs_to_this_user);
+        let sockets = unix_diag::named(&prefix)
+            .map_err(|error| Error::system("read the table of Unix sockets", error))?;
+        let sockets = sockets.into_iter().filter(belongs_to_this_user);
         let entry = |socket: Named| Some((Role::parse(&socket.name[prefix.len()..])?, socket));
         Ok(Self(sockets.filter_map(entry).collect()))
     }
