@@ -13,15 +13,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, connect, listen, recv, send, shutdown};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use crate::net::device_fd::DeviceFd;
-use crate::net::hub::{send_offer, take_offer};
-use crate::net::mailbox;
-use crate::net::process_watch::{CAPTURE_NOTICE, accept_all, belongs_to_this_user, open};
+use crate::net::peer_socket::{
+    accept_all, connect, listen, send_ring, take_ring, wait, wait_for_end,
+};
+use crate::net::process_watch::CAPTURE_NOTICE;
 use crate::net::{unix_diag, unix_name};
 use crate::random;
 use crate::ring::{Consumer, MAX_SIZE, Producer, RingFile};
@@ -103,13 +104,8 @@ pub fn notify_processes() -> io::Result<usize> {
         if !unix_name::belongs_to_this_user(&socket) || !is_liveness(&socket.name) {
             continue;
         }
-        let Ok(fd) = open() else { continue };
-        let Ok(address) = unix_name::socket_address(&socket.name) else { continue };
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        if connect(&fd, &address).is_ok()
-            && belongs_to_this_user(fd.as_fd())
-            && send(&fd, CAPTURE_NOTICE, flags).is_ok()
-        {
+        if connect(&socket.name).is_ok_and(|fd| send(&fd, CAPTURE_NOTICE, flags).is_ok()) {
             notified += 1;
         }
     }
@@ -125,17 +121,12 @@ pub struct CaptureListener {
 impl CaptureListener {
     /// Opens it under a new name.
     pub fn bind(parameters: Parameters) -> io::Result<Self> {
-        let fd = open()?;
-        mailbox::bind(&fd, &parameters.name()).map_err(io::Error::other)?;
-        listen(&fd, BACKLOG)?;
-        Ok(Self { fd })
+        Ok(Self { fd: listen(&parameters.name(), BACKLOG)? })
     }
 
     /// Accepts the connections of this user's processes, and closes those of others.
     pub fn accept(&self) -> Vec<Connection> {
-        let accepted = accept_all(self.fd.as_fd()).into_iter();
-        let ours = accepted.filter(|fd| belongs_to_this_user(fd.as_fd()));
-        ours.map(|fd| Connection { fd }).collect()
+        accept_all(&self.fd).into_iter().map(|fd| Connection { fd }).collect()
     }
 }
 
@@ -154,28 +145,24 @@ pub struct Connection {
 impl Connection {
     /// Connects to a collector and passes it a ring.
     pub fn open(collector: &CollectorName) -> io::Result<(Self, Producer)> {
-        let fd = open()?;
-        let address = unix_name::socket_address(&collector.name)?;
         let mut attempts = ATTEMPTS;
-        while let Err(error) = connect(&fd, &address) {
+        let fd = loop {
             attempts -= 1;
-            if error != Errno::AGAIN || attempts == 0 {
-                return Err(error.into());
+            match connect(&collector.name) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && attempts > 0 => {}
+                connected => break connected?,
             }
             std::thread::sleep(Duration::from_millis(1));
-        }
-        if !belongs_to_this_user(fd.as_fd()) {
-            return Err(Errno::PERM.into());
-        }
+        };
         let file = RingFile::create(collector.parameters.ring as usize)?;
         let producer = Producer::new(&file)?;
-        send_offer(&fd, OFFER, &file)?;
+        send_ring(&fd, OFFER, &file)?;
         Ok((Self { fd }, producer))
     }
 
     /// For a collector: maps the ring that the first message carries. `None` if it is not such a message.
     pub fn take_ring(&self) -> Option<Consumer> {
-        take_offer(&self.fd, OFFER, MAX_SIZE)
+        take_ring(&self.fd, OFFER, MAX_SIZE)
     }
 
     /// The process at the other end, or 0 if it is in another PID namespace.
@@ -206,7 +193,7 @@ impl Connection {
             if self.send(message)? {
                 return Ok(true);
             }
-            self.wait(PollFlags::OUT, Some(Duration::from_millis(100)));
+            wait(&self.fd, PollFlags::OUT, Some(Duration::from_millis(100)));
         }
         Ok(false)
     }
@@ -231,22 +218,12 @@ impl Connection {
 
     /// Waits until there is a message or the other end is gone.
     pub fn wait_for_message(&self) {
-        self.wait(PollFlags::IN, None);
+        wait(&self.fd, PollFlags::IN, None);
     }
 
     /// Waits until the other end is gone, but no longer than `timeout`. Returns whether it is.
     pub fn wait_for_end(&self, timeout: Duration) -> bool {
-        let found = self.wait(PollFlags::RDHUP, Some(timeout));
-        found.intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
-    }
-
-    fn wait(&self, events: PollFlags, timeout: Option<Duration>) -> PollFlags {
-        let mut fds = [PollFd::new(&self.fd, events)];
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) => fds[0].revents(),
-            Err(_) => PollFlags::empty(),
-        }
+        wait_for_end(&self.fd, timeout)
     }
 
     /// Ends the connection: both sides see that the other is gone.

@@ -6,31 +6,23 @@
 //! the ring are in it. The connection stays open. Each side wakes the other by a message over it, and the kernel hangs it
 //! up when a process ends, for any reason.
 //!
-//! As in [`crate::net::process_watch`], names end with a random number, connections of other users are closed at once, and
-//! a forked child loses the sockets. Network namespaces have names of their own.
+//! As in [`crate::net::peer_socket`], connections of other users are closed at once. A forked child loses the sockets. Network namespaces have names of their own.
 
 use std::collections::HashMap;
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown, connect, listen, recv, recvmsg, send, sendmsg,
-    shutdown,
-};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use crate::epoll::{Epoll, EpollEvent};
 use crate::error::Error;
 use crate::event::Event;
 use crate::net::device_fd::DeviceFd;
-use crate::net::mailbox;
-use crate::net::process_watch::{accept_all, belongs_to_this_user, open};
+use crate::net::peer_socket::{accept_all, connect, listen, send_ring, take_ring, wait_for_end};
 use crate::net::slot::SLOTS;
 use crate::net::unix_name::{self, Directory, Role as Name};
 use crate::ring::{Consumer, Producer, RingFile};
@@ -83,7 +75,7 @@ impl Outgoing {
     pub fn has_ended(&self) -> bool {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         !matches!(recv(&*self.connection, &mut [0; 1], flags), Err(Errno::AGAIN | Errno::INTR))
-            && is_hung_up(self.connection.as_fd())
+            && wait_for_end(&self.connection, Duration::ZERO)
     }
 }
 
@@ -111,15 +103,6 @@ fn drain(connection: BorrowedFd<'_>) {
             break;
         }
     }
-}
-
-fn is_hung_up(fd: BorrowedFd<'_>) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut fds, Some(&now)).is_ok_and(|_| {
-        fds[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
-    })
 }
 
 /// What happened to the rings.
@@ -194,26 +177,18 @@ impl Hub {
 
     /// Lets other processes offer rings to the owner of a slot. Returns false if no socket could be opened.
     pub fn announce(&self, address: SocketAddr, slot: u8) -> bool {
-        let Ok(socket) = open() else { return false };
         let name = unix_name::new(address, Name::Ring(slot));
-        if mailbox::bind(&socket, &name).is_err() || listen(&socket, BACKLOG as i32).is_err() {
-            return false;
-        }
+        let Ok(socket) = listen(&name, BACKLOG as i32) else { return false };
         self.add(&mut self.lock(), libc::EPOLLIN, Role::Listener(socket)).is_some()
     }
 
     /// Makes a ring of `size` bytes to the owner of a slot. `None` if it accepts none, or the memory is missing.
     pub fn connect(&self, address: SocketAddr, slot: u8, size: usize) -> Option<Outgoing> {
         let directory = Directory::read(address).ok()?;
-        let listener = unix_name::socket_address(&directory.ring(slot)?.name).ok()?;
-        let socket = open().ok()?;
-        connect(&socket, &listener).ok()?;
-        if !belongs_to_this_user(socket.as_fd()) {
-            return None;
-        }
+        let socket = connect(&directory.ring(slot)?.name).ok()?;
         let file = RingFile::create(size).ok()?;
         let producer = Producer::new(&file).ok()?;
-        send_offer(&socket, OFFER, &file).ok()?;
+        send_ring(&socket, OFFER, &file).ok()?;
         let connection = Arc::new(socket);
         let role = Role::Outgoing(Arc::clone(&connection));
         let id = self.add(&mut self.lock(), libc::EPOLLRDHUP, role)?;
@@ -245,8 +220,8 @@ impl Hub {
         match entries.entries.get(&id) {
             None => {}
             Some(Role::Listener(listener)) => {
-                for socket in accept_all(listener.as_fd()) {
-                    if belongs_to_this_user(socket.as_fd()) && entries.may_accept() {
+                for socket in accept_all(listener) {
+                    if entries.may_accept() {
                         let role = Role::Accepted(Arc::new(socket));
                         self.add(entries, libc::EPOLLIN | libc::EPOLLRDHUP, role);
                     }
@@ -254,7 +229,7 @@ impl Hub {
             }
             Some(Role::Accepted(connection)) => {
                 let connection = Arc::clone(connection);
-                let Some(consumer) = take_offer(&connection, OFFER, MAX_RING_SIZE) else {
+                let Some(consumer) = take_ring(&connection, OFFER, MAX_RING_SIZE) else {
                     return self.forget(entries, id);
                 };
                 let _ = self.epoll.modify(connection.as_raw_fd(), libc::EPOLLRDHUP as u32, id);
@@ -344,43 +319,4 @@ impl AsFd for Hub {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
-}
-
-/// Sends the first message of a connection: `offer`, with the memory of a ring.
-pub(super) fn send_offer(
-    connection: &DeviceFd,
-    offer: &[u8],
-    file: &RingFile,
-) -> rustix::io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let files = [file.as_fd()];
-    control.push(SendAncillaryMessage::ScmRights(&files));
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    sendmsg(connection, &[IoSlice::new(offer)], &mut control, flags).map(|_| ())
-}
-
-/// Reads the first message of a connection, which must be `offer`, and maps the ring of at most `max` bytes that it carries.
-pub(super) fn take_offer(connection: &DeviceFd, offer: &[u8], max: usize) -> Option<Consumer> {
-    let mut bytes = [0; 16];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let mut pieces = [IoSliceMut::new(&mut bytes)];
-    let received = match recvmsg(connection, &mut pieces, &mut control, flags) {
-        // The other end is gone and has left a message unread: said once, before the messages that it has sent.
-        Err(Errno::CONNRESET) => recvmsg(connection, &mut pieces, &mut control, flags),
-        received => received,
-    };
-    let received = received.ok()?.bytes;
-    let mut files: Vec<OwnedFd> = Vec::new();
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(passed) = message {
-            files.extend(passed);
-        }
-    }
-    if bytes.get(..received)? != offer || files.len() != 1 {
-        return None;
-    }
-    Consumer::new(&RingFile::check(files.pop()?, max).ok()?).ok()
 }

@@ -16,6 +16,7 @@ mod netlink;
 pub(crate) mod netlink_monitor;
 pub(crate) mod options;
 pub mod packet_socket;
+mod peer_socket;
 pub(crate) mod process_watch;
 pub(crate) mod receive;
 pub mod record_header;

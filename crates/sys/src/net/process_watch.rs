@@ -4,12 +4,10 @@
 //! connection, which the kernel hangs up when the watched process ends. No data is sent. The sockets are [`DeviceFd`]s, so
 //! a forked child that keeps running does not hide the end of its parent.
 //!
-//! The names end with a random number ([`crate::net::unix_name`]), so no other user can bind one in advance, and the
-//! kernel reports the user at the other end of a connection: only processes of the same user are accepted. (The kernel
-//! lets only processes of one user share a port, so this loses nothing.)
+//! Only processes of the same user are accepted ([`crate::net::peer_socket`]). The kernel lets only processes of one user
+//! share a port, so this loses nothing.
 
 use std::collections::HashMap;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,15 +15,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
-use rustix::net::{
-    AddressFamily, RecvFlags, SocketFlags, SocketType, accept_with, connect, listen, recv,
-};
+use rustix::net::{RecvFlags, recv};
 
 use crate::epoll::{Epoll, EpollEvent};
 use crate::error::Error;
 use crate::net::device_fd::DeviceFd;
-use crate::net::mailbox;
+use crate::net::peer_socket::{accept_all, connect, listen};
 use crate::net::unix_name::{self, Directory, Role as Name};
 
 /// Maximum number of connections from other processes; an address has 255 slots.
@@ -83,12 +78,9 @@ impl Processes {
     /// Lets other processes watch this one under a name. Returns false if no socket could be opened: they then notice its
     /// end by timeouts only.
     pub fn announce(&self, name: ProcessName) -> bool {
-        let Ok(socket) = open() else { return false };
-        if mailbox::bind(&socket, &unix_name::new(name.at(), Name::Liveness(name.slot))).is_err() {
-            return false;
-        }
-        listen(&socket, MAX_WATCHERS as i32).is_ok()
-            && self.add(&mut self.lock(), libc::EPOLLIN, socket, Role::Listener)
+        let bound = unix_name::new(name.at(), Name::Liveness(name.slot));
+        let Ok(socket) = listen(&bound, MAX_WATCHERS as i32) else { return false };
+        self.add(&mut self.lock(), libc::EPOLLIN, socket, Role::Listener)
     }
 
     /// Watches a process. Returns false if there is no local process of this name.
@@ -99,11 +91,8 @@ impl Processes {
         }
         let Ok(directory) = Directory::read(name.at()) else { return false };
         let Some(listener) = directory.liveness(name.slot) else { return false };
-        let Ok(socket) = open() else { return false };
-        let Ok(address) = unix_name::socket_address(&listener.name) else { return false };
-        connect(&socket, &address).is_ok()
-            && belongs_to_this_user(socket.as_fd())
-            && self.add(&mut entries, libc::EPOLLRDHUP, socket, Role::Watched(name))
+        let Ok(socket) = connect(&listener.name) else { return false };
+        self.add(&mut entries, libc::EPOLLRDHUP, socket, Role::Watched(name))
     }
 
     /// Whether a process is watched and has not ended.
@@ -123,9 +112,8 @@ impl Processes {
                 let Some((role, fd)) = entries.entries.get(&key) else { continue };
                 match *role {
                     Role::Listener => {
-                        for watcher in accept_all(fd.as_fd()) {
-                            let accepted = entries.entries.len() < 2 * MAX_WATCHERS;
-                            if accepted && belongs_to_this_user(watcher.as_fd()) {
+                        for watcher in accept_all(fd) {
+                            if entries.entries.len() < 2 * MAX_WATCHERS {
                                 let interest = libc::EPOLLIN | libc::EPOLLRDHUP;
                                 self.add(&mut entries, interest, watcher, Role::Watcher);
                             }
@@ -192,20 +180,4 @@ impl ProcessName {
     fn at(self) -> SocketAddr {
         SocketAddr::new(self.address, self.port)
     }
-}
-
-pub(super) fn open() -> io::Result<DeviceFd> {
-    DeviceFd::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)
-}
-
-/// Whether the peer of a connection is certainly a process of this user.
-pub(super) fn belongs_to_this_user(fd: BorrowedFd<'_>) -> bool {
-    socket_peercred(fd).is_ok_and(|peer| unix_name::is_certainly_this_user(peer.uid.as_raw()))
-}
-
-/// Accepts all pending connections of a listener.
-pub(super) fn accept_all(listener: BorrowedFd<'_>) -> Vec<DeviceFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let accept = || Ok(accept_with(listener, flags)?);
-    std::iter::from_fn(|| DeviceFd::open(accept).ok()).take(MAX_WATCHERS).collect()
 }
