@@ -141,7 +141,7 @@ impl Context {
 
     /// Returns a file descriptor that is readable while an asynchronous event is pending.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
-        self.events.event.as_fd()
+        self.events.as_fd()
     }
 
     /// Announces that this thread stops polling: the device thread then watches the sockets.

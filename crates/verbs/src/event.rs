@@ -1,15 +1,8 @@
 //! Asynchronous events: what happens to a resource outside of its work requests (IBA 11.6.3).
 
-use std::collections::VecDeque;
-use std::sync::Mutex;
-use std::time::Instant;
-
-use ferroce_sys::{Event, Interest, Poller};
 use ferroce_wire::number::Qpn;
 
-use crate::error::{SystemError, WaitError};
-use crate::sync::lock;
-use crate::time::nanos;
+use crate::event_queue::EventQueue;
 
 /// The resource that an asynchronous event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,55 +80,11 @@ impl AsyncEvent {
 }
 
 /// The pending asynchronous events of a [`Context`](crate::Context), behind one file descriptor.
-#[derive(Debug)]
-pub(crate) struct Events {
-    pub(crate) event: Event,
-    pending: Mutex<VecDeque<AsyncEvent>>,
-}
+pub(crate) type Events = EventQueue<AsyncEvent>;
 
 impl Events {
-    pub(crate) fn new() -> Result<Self, SystemError> {
-        Ok(Self { event: Event::counting()?, pending: Mutex::default() })
-    }
-
-    pub(crate) fn raise(&self, event: AsyncEvent) {
-        let mut pending = lock(&self.pending);
-        pending.push_back(event);
-        // The eventfd counts the pending events, and is only touched under their lock: a read never blocks, even if the
-        // program has cleared O_NONBLOCK.
-        let _ = self.event.signal();
-    }
-
-    pub(crate) fn take(&self) -> Result<Option<AsyncEvent>, WaitError> {
-        let mut pending = lock(&self.pending);
-        if pending.is_empty() {
-            return Ok(None);
-        }
-        self.event.take()?;
-        Ok(pending.pop_front())
-    }
-
-    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Result<Option<AsyncEvent>, WaitError> {
-        let deadline = nanos(deadline);
-        let mut poller = Poller::new();
-        poller.watch(&self.event, Interest::Read);
-        loop {
-            if let Some(event) = self.take()? {
-                return Ok(Some(event));
-            }
-            if poller.wait(deadline)? == 0 {
-                return Ok(None);
-            }
-        }
-    }
-
     /// Removes the events of a destroyed resource: its number may be reused.
     pub(crate) fn forget(&self, source: Source) {
-        let mut pending = lock(&self.pending);
-        let before = pending.len();
-        pending.retain(|event| event.source != source);
-        for _ in pending.len()..before {
-            let _ = self.event.take();
-        }
+        self.take_all(|event| event.source == source);
     }
 }

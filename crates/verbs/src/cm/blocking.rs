@@ -34,7 +34,7 @@ impl EventChannel {
     }
 
     fn wait_request_for(&self, deadline: Option<Instant>) -> Result<Option<Request>, Error> {
-        let event = self.channel.wait_for(deadline, |event| event.kind.is_request())?;
+        let event = self.channel.events.wait_for(deadline, |event| event.kind.is_request())?;
         Ok(match event.map(|event| event.kind) {
             Some(EventKind::ConnectRequest(request)) => Some(*request),
             _ => None,
@@ -138,6 +138,7 @@ impl CmId {
         let event = self
             .shared()
             .channel()
+            .events
             .wait_for(deadline, |event| event.id == name && !event.kind.is_request())?;
         match event.map(|event| event.kind) {
             Some(

@@ -126,7 +126,7 @@ impl Shared {
     }
 
     pub(super) fn raise(&self, kind: EventKind) {
-        lock(&self.channel).raise(Event { id: self.name, kind });
+        lock(&self.channel).events.raise(Event { id: self.name, kind });
     }
 
     pub(super) fn channel(&self) -> Arc<Channel> {
@@ -136,12 +136,12 @@ impl Shared {
     /// Moves to another channel, with pending events and the cm_ids of pending requests.
     fn migrate(&self, to: &Arc<Channel>) {
         let mut channel = lock(&self.channel);
-        let waiting = channel.take_all(self.name);
+        let waiting = channel.events.take_all(|event| event.id == self.name);
         for event in waiting {
             if let EventKind::ConnectRequest(request) = &event.kind {
                 request.id.shared().migrate(to);
             }
-            to.raise(event);
+            to.events.raise(event);
         }
         *channel = Arc::clone(to);
     }
@@ -366,7 +366,8 @@ impl Owner {
         let old = std::mem::replace(&mut *lock(&self.shared.state), closed);
         old.end();
         // Dropped without a lock: the events may own cm_ids.
-        drop(self.shared.channel().take_all(self.shared.name));
+        let channel = self.shared.channel();
+        drop(channel.events.take_all(|event| event.id == self.shared.name));
     }
 }
 

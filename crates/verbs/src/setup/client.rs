@@ -255,7 +255,7 @@ const UNEXPECTED: Error = Error::WrongStep;
 impl AsFd for Client {
     /// Readable while there is an event.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.events.fd()
+        self.events.as_fd()
     }
 }
 

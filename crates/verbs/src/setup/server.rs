@@ -302,7 +302,7 @@ impl Pending {
 impl AsFd for Server {
     /// Readable while there is an event.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.events.fd()
+        self.events.as_fd()
     }
 }
 

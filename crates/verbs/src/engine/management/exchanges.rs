@@ -344,7 +344,7 @@ impl Exchanges {
         while !serving.events.as_ref().is_some_and(|events| events.is_full()) {
             let Some(event) = machine.poll_event() else { break };
             match (&serving.events, event) {
-                (Some(events), event) => events.push(event),
+                (Some(events), event) => events.raise(event),
                 (None, ServerEvent::CreateQueuePair { request, .. }) => {
                     // The request may have ended already.
                     let _ = machine.respond_queue_pair(now(), request, Err(Status::REJECTED));
@@ -363,7 +363,7 @@ impl Exchanges {
         }
         while let Some(event) = asking.machine.poll_event() {
             if let Some(events) = &asking.events {
-                events.push(event);
+                events.raise(event);
             }
         }
     }
@@ -375,7 +375,7 @@ impl Exchanges {
             }
         }
         while let Some(event) = searching.machine.poll_event() {
-            searching.events.push(event);
+            searching.events.raise(event);
         }
     }
 
