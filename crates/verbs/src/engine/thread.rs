@@ -7,7 +7,7 @@ use ferroce_sys::{Event, Poller, clock, thread};
 use super::adapter::Adapter;
 use super::hw_counters::HwCounters;
 use super::steering::Steering;
-use super::watches::Watches;
+use super::watches::{Watch, Watches};
 use crate::drive::{DeviceThread, Due, Links, Pass, Programs, Sleep};
 
 /// How long the thread waits for DREPs when the device closes, and how often it repeats the DREQs: nanoseconds.
@@ -65,7 +65,7 @@ impl<'a> Thread<'a> {
     /// Makes passes. Returns what they found, and whether they found anything to do.
     fn pass(&mut self) -> (Pass, bool) {
         let adapter = self.adapter;
-        if self.watches.rings() {
+        if self.watches.has(Watch::Rings) {
             adapter.run_hub();
         }
         let links = self.watches.links(self.found);
@@ -83,11 +83,11 @@ impl<'a> Thread<'a> {
     fn manage(&mut self, busy: bool) -> u64 {
         let (adapter, watches) = (self.adapter, &self.watches);
         adapter.management.run(adapter.mads());
-        if watches.processes() {
+        if watches.has(Watch::Processes) {
             adapter.management.connections.end_of_processes(adapter.mads());
         }
-        adapter.management.neighbours.run(watches.neighbours());
-        if watches.port() {
+        adapter.management.neighbours.run(watches.has(Watch::Neighbours));
+        if watches.has(Watch::Port) {
             let was_active = adapter.port.state.is_active();
             adapter.port.state.refresh(&adapter.device);
             if was_active && !adapter.port.state.is_active() {
@@ -100,7 +100,12 @@ impl<'a> Thread<'a> {
         }
         let now = clock::now();
         // A process that ended may have freed its slot.
-        self.steering.run(adapter, watches.services(), busy || watches.processes(), now);
+        self.steering.run(
+            adapter,
+            watches.has(Watch::Services),
+            busy || watches.has(Watch::Processes),
+            now,
+        );
         now
     }
 
@@ -165,7 +170,7 @@ impl<'a> Thread<'a> {
             }
         }
         adapter.signals.awake();
-        if waited.is_ok() && self.watches.wake() {
+        if waited.is_ok() && self.watches.has(Watch::Wake) {
             let _ = adapter.signals.waker().take();
         }
     }

@@ -1,21 +1,35 @@
 //! What the device thread waits for, besides time.
 
+use std::os::fd::AsFd;
+
 use ferroce_sys::{Interest, Poller};
 
 use super::adapter::Adapter;
 use crate::drive::Links;
 
+/// A descriptor that the thread watches besides those of links.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Watch {
+    /// The thread was woken.
+    Wake,
+    /// A service of this process has changed.
+    Services,
+    /// A process has ended, which may have freed its slot.
+    Processes,
+    Neighbours,
+    /// The interface has changed.
+    Port,
+    /// A process offers a ring or has closed one.
+    Rings,
+}
+
 /// The descriptors, by their index in the poller.
 #[derive(Debug)]
 pub(super) struct Watches {
     pub(super) poller: Poller,
-    wake: usize,
+    /// Those of [`Watch`].
+    single: [Option<usize>; 6],
     mailboxes: Vec<usize>,
-    services: Option<usize>,
-    processes: Option<usize>,
-    neighbours: Option<usize>,
-    port: Option<usize>,
-    rings: Option<usize>,
     /// The sockets of the links, and the doorbell of the rings as one more.
     sockets: Vec<usize>,
     /// The number of descriptors that do not change. Behind these come sockets of multicast groups, send sockets, and the
@@ -32,49 +46,35 @@ impl Watches {
         let mut poller = Poller::new();
         let connections = &adapter.management.connections;
         let links = &adapter.port.links;
-        let wake = poller.watch(adapter.signals.waker(), Interest::Read);
-        let mailboxes = links.iter().map(|link| poller.watch(&link.slot, Interest::Read)).collect();
-        let services = connections.services.changed();
-        let services = services.map(|event| poller.watch(event, Interest::Read));
-        let processes = adapter.is_first().then(|| connections.processes(adapter.mads())).flatten();
-        let processes = processes.map(|processes| poller.watch(processes, Interest::Read));
-        let neighbours = adapter.management.neighbours.watch();
-        let neighbours = neighbours.map(|monitor| poller.watch(monitor, Interest::Read));
-        let port = adapter.port.state.watch().filter(|_| adapter.is_first());
-        let port = port.map(|monitor| poller.watch(monitor, Interest::Read));
         let hub = adapter.rings.hub();
-        let rings = hub.map(|hub| poller.watch(hub, Interest::Read));
+        let processes = adapter.is_first().then(|| connections.processes(adapter.mads())).flatten();
+        let port = adapter.port.state.watch().filter(|_| adapter.is_first());
+        let single: [Option<&dyn AsFd>; 6] = [
+            Some(adapter.signals.waker()),
+            connections.services.changed().map(|event| event as _),
+            processes.map(|processes| processes as _),
+            adapter.management.neighbours.watch().map(|monitor| monitor as _),
+            port.map(|monitor| monitor as _),
+            hub.map(|hub| hub as _),
+        ];
+        let single = single.map(|watched| Some(poller.watch(&watched?, Interest::Read)));
+        let mailboxes = links.iter().map(|link| poller.watch(&link.slot, Interest::Read)).collect();
         let sockets = links.iter().map(|link| poller.watch(&link.receiver, Interest::Read));
         let mut sockets: Vec<_> = sockets.collect();
         sockets.extend(hub.map(|hub| poller.watch(&hub.bells(), Interest::Read)));
-        let optional = [services, processes, neighbours, port, rings];
-        let fixed = 1 + links.len() + optional.iter().flatten().count() + sockets.len();
+        let fixed = single.iter().flatten().count() + links.len() + sockets.len();
         let (reports, watches_sender, version) = (Vec::new(), false, None);
-        Self {
-            poller,
-            wake,
-            mailboxes,
-            services,
-            processes,
-            neighbours,
-            port,
-            rings,
-            sockets,
-            fixed,
-            reports,
-            watches_sender,
-            version,
-        }
+        Self { poller, single, mailboxes, sockets, fixed, reports, watches_sender, version }
     }
 
     /// Whether the thread watches for the end of processes.
     pub(super) fn has_processes(&self) -> bool {
-        self.processes.is_some()
+        self.single[Watch::Processes as usize].is_some()
     }
 
     /// Which links have packets, with those of the rings if they were found otherwise.
     pub(super) fn links(&self, found_in_rings: bool) -> Links {
-        let mut readable = self.sockets.iter().map(|&index| self.is_readable(Some(index)));
+        let mut readable = self.sockets.iter().map(|&index| self.is_readable(index));
         match (readable.position(|readable| readable), readable.any(|more| more)) {
             _ if self.mailboxes() => Links::All,
             (Some(link), false) => Links::One(link),
@@ -86,36 +86,12 @@ impl Watches {
 
     /// Whether other processes have forwarded packets.
     pub(super) fn mailboxes(&self) -> bool {
-        self.mailboxes.iter().any(|&index| self.is_readable(Some(index)))
+        self.mailboxes.iter().any(|&index| self.is_readable(index))
     }
 
-    /// Whether the thread was woken.
-    pub(super) fn wake(&self) -> bool {
-        self.is_readable(Some(self.wake))
-    }
-
-    /// Whether a service of this process has changed.
-    pub(super) fn services(&self) -> bool {
-        self.is_readable(self.services)
-    }
-
-    /// Whether a process has ended, which may have freed its slot.
-    pub(super) fn processes(&self) -> bool {
-        self.is_readable(self.processes)
-    }
-
-    pub(super) fn neighbours(&self) -> bool {
-        self.is_readable(self.neighbours)
-    }
-
-    /// Whether the interface has changed.
-    pub(super) fn port(&self) -> bool {
-        self.is_readable(self.port)
-    }
-
-    /// Whether a process offers a ring or has closed one.
-    pub(super) fn rings(&self) -> bool {
-        self.is_readable(self.rings)
+    /// Whether there is something to read.
+    pub(super) fn has(&self, watch: Watch) -> bool {
+        self.single[watch as usize].is_some_and(|index| self.is_readable(index))
     }
 
     /// Whether a send socket has an error to report.
@@ -123,8 +99,8 @@ impl Watches {
         self.reports.iter().any(|&index| self.poller.readiness(index).broken)
     }
 
-    fn is_readable(&self, index: Option<usize>) -> bool {
-        index.is_some_and(|index| self.poller.readiness(index).readable)
+    fn is_readable(&self, index: usize) -> bool {
+        self.poller.readiness(index).readable
     }
 
     /// Watches the receive sockets, or leaves them to others.
