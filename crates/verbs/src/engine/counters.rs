@@ -119,8 +119,7 @@ impl Counters {
 impl Statistics {
     /// The counters that Linux drivers show in `hw_counters`, by their names there.
     pub fn hw_counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let names: Vec<_> = proto::Counters::default().iter().map(|(name, _)| name).collect();
-        self.iter().filter(move |(name, _)| names.contains(name))
+        self.iter().skip(Index::duplicate_request as usize)
     }
 }
 
@@ -179,28 +178,12 @@ impl Counters {
         self.socket_bytes.load(Ordering::Relaxed)
     }
 
-    /// The counters of the transports, in the order of [`values`].
-    fn transport(&self) -> [&AtomicU64; layout::TRANSPORT_COUNTERS.len()] {
-        [
-            self.duplicate_request(),
-            self.out_of_sequence(),
-            self.out_of_window_request(),
-            self.packet_seq_err(),
-            self.implied_nak_seq_err(),
-            self.rnr_nak_retry_err(),
-            self.local_ack_timeout_err(),
-            self.retrans_pkts(),
-            self.np_cnp_sent(),
-            self.np_ecn_marked_roce_packets(),
-            self.rp_cnp_handled(),
-        ]
-    }
-
-    /// Adds the counts of a QP.
+    /// Adds the counts of a QP: those of the transports are the last of a device.
     pub(crate) fn add(&self, counted: &proto::Counters) {
-        for (counter, more) in self.transport().into_iter().zip(counted.values()) {
+        let first = layout::Device::Counters as usize + Index::duplicate_request as usize;
+        for (position, more) in counted.values().into_iter().enumerate() {
             if more > 0 {
-                counter.fetch_add(more, Ordering::Relaxed);
+                self.slot.word(first + position).fetch_add(more, Ordering::Relaxed);
             }
         }
     }
@@ -227,6 +210,8 @@ mod tests {
         assert_eq!(names, layout::TRANSPORT_COUNTERS);
         let names: Vec<_> = Statistics::default().iter().map(|(name, _)| name).collect();
         assert_eq!(names, layout::DEVICE_COUNTERS);
+        let first = Index::duplicate_request as usize;
+        assert_eq!(names[first..], layout::TRANSPORT_COUNTERS);
         let counted =
             proto::Counters { retrans_pkts: 7, rp_cnp_handled: 9, ..proto::Counters::default() };
         let device = Device::named("lo").unwrap();
