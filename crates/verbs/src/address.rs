@@ -96,8 +96,7 @@ impl Adapter {
             return Err(RouteError::LoopbackSource);
         }
         if let SocketAddr::V6(address) = &mut destination {
-            let link_local = address.ip().segments()[0] & 0xffc0 == 0xfe80;
-            if link_local || address.ip().is_multicast() {
+            if address.ip().is_unicast_link_local() || address.ip().is_multicast() {
                 address.set_scope_id(self.device.interface().index);
             }
         }

@@ -49,34 +49,17 @@ impl Write for UncancelledStderr {
 }
 
 fn parse(level: &str) -> Option<LevelFilter> {
-    match level {
-        "off" => Some(LevelFilter::OFF),
-        "error" => Some(LevelFilter::ERROR),
-        "warn" => Some(LevelFilter::WARN),
-        "info" => Some(LevelFilter::INFO),
-        "debug" => Some(LevelFilter::DEBUG),
-        "trace" => Some(LevelFilter::TRACE),
-        _ => None,
-    }
+    // Its own parser takes numbers and capital letters, too.
+    let is_level = ["off", "error", "warn", "info", "debug", "trace"].contains(&level);
+    is_level.then(|| level.parse().ok()).flatten()
 }
 
 /// `FERROCE_LOG` does not hold a level.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{VARIABLE}={value} is not a log level: use off, error, warn, info, debug or trace")]
 pub struct BadLogLevel {
     value: String,
 }
-
-impl std::fmt::Display for BadLogLevel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{VARIABLE}={} is not a log level: use off, error, warn, info, debug or trace",
-            self.value
-        )
-    }
-}
-
-impl std::error::Error for BadLogLevel {}
 
 #[cfg(test)]
 mod tests {

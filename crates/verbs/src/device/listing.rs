@@ -97,7 +97,7 @@ fn order(interface: &Interface) -> (bool, bool, u32) {
 fn is_link_local(ip: std::net::IpAddr) -> bool {
     match ip {
         std::net::IpAddr::V4(ip) => ip.is_link_local(),
-        std::net::IpAddr::V6(ip) => ip.segments()[0] & 0xffc0 == 0xfe80,
+        std::net::IpAddr::V6(ip) => ip.is_unicast_link_local(),
     }
 }
 
@@ -156,19 +156,12 @@ impl std::fmt::Display for Names {
 }
 
 /// A text that is not a pattern of device names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a device name has up to 63 letters, digits, '-', '_' and '.'; %d is replaced by the index of the device and %s by its \
+     interface"
+)]
 pub struct NotNames;
-
-impl std::fmt::Display for NotNames {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(
-            "a device name has up to 63 letters, digits, '-', '_' and '.'; %d is replaced by the index of the device \
-             and %s by its interface",
-        )
-    }
-}
-
-impl std::error::Error for NotNames {}
 
 impl std::str::FromStr for Names {
     type Err = NotNames;

@@ -8,7 +8,7 @@
 //! One lock protects all state machines. While it is held, no thread waits for ownership of the device or takes another
 //! lock, except those of the event queues and the services.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -49,6 +49,12 @@ struct Machines {
     servers: Vec<ServerState>,
     clients: Vec<ClientState>,
     discoveries: Vec<DiscoveryState>,
+}
+
+impl Machines {
+    fn client(&mut self, exchange: ExchangeId) -> Option<&mut ClientState> {
+        self.clients.iter_mut().find(|one| one.machine.exchange() == exchange)
+    }
 }
 
 /// The server of an address.
@@ -169,7 +175,7 @@ impl Exchanges {
         act: impl FnOnce(&mut Client, Instant) -> T,
     ) -> Option<T> {
         let mut machines = lock(&self.machines);
-        let asking = machines.clients.iter_mut().find(|one| one.machine.exchange() == exchange)?;
+        let asking = machines.client(exchange)?;
         let result = act(&mut asking.machine, now());
         self.pump_client(transport, asking);
         self.set_timer(transport, &machines);
@@ -179,8 +185,7 @@ impl Exchanges {
     /// The handle of an exchange was dropped: an unconnected exchange ends, others remain to answer repeated messages.
     pub(crate) fn remove_client(&self, transport: MadTransport<'_>, exchange: ExchangeId) {
         let mut machines = lock(&self.machines);
-        let found = machines.clients.iter_mut().find(|one| one.machine.exchange() == exchange);
-        let Some(asking) = found else { return };
+        let Some(asking) = machines.client(exchange) else { return };
         asking.events = None;
         if !asking.machine.is_connected() {
             asking.machine.abort(now(), Status::REJECTED);
@@ -262,8 +267,7 @@ impl Exchanges {
         exchange: ExchangeId,
         payload: &[u8],
     ) -> bool {
-        let clients = &mut machines.clients;
-        if let Some(asking) = clients.iter_mut().find(|one| one.machine.exchange() == exchange) {
+        if let Some(asking) = machines.client(exchange) {
             asking.machine.handle_datagram(now(), from, payload);
             self.pump_client(transport, asking);
             return true;
@@ -290,10 +294,11 @@ impl Exchanges {
                 return address == local;
             }
             // Reply with an address that the requester can reach: of its family and, for IPv6, of its scope.
-            let own = Gid::from_ip(address.ip());
-            own.to_ip().is_ipv4() == from.address.to_ip().is_ipv4()
-                && own.to_ip().is_loopback() == from.address.to_ip().is_loopback()
-                && is_local(own) == is_local(from.address)
+            let reach = |ip: IpAddr| {
+                let is_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+                (ip.is_ipv4(), ip.is_loopback(), is_local)
+            };
+            reach(address.ip()) == reach(from.address.to_ip())
         };
         let Some(serving) = machines.servers.iter_mut().find(|one| fits(one)) else { return false };
         serving.machine.handle_datagram(now(), from, payload);
@@ -386,9 +391,4 @@ impl Exchanges {
         let mut buffer = [0; MAX_LEN];
         transport.send(route, QUEUE_PAIR, QUEUE_KEY, psn, message.emit(&mut buffer));
     }
-}
-
-/// Whether an address is valid on its link only.
-fn is_local(gid: Gid) -> bool {
-    gid.0[0] == 0xfe && gid.0[1] & 0xc0 == 0x80
 }
