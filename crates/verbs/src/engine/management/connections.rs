@@ -262,7 +262,7 @@ impl Connections {
             return true;
         }
         let Some(link) = transport.link_at(local) else { return true };
-        let (info, packet, mad) = (one.info, one.bytes, one.packet.payload);
+        let (info, packet, mad) = (*one.info, one.bytes.into(), one.packet.payload.into());
         self.take(transport, &Datagram { link, local, info, packet, mad, waits: 0 })
     }
 
@@ -270,10 +270,10 @@ impl Connections {
     fn take(&self, transport: MadTransport<'_>, one: &Datagram<'_>) -> bool {
         let from = Gid::from_ip(one.info.source.ip());
         let ours = self.act(transport, one.link, |manager, now| {
-            match self.owner(&manager.cm, one.local, from, one.mad) {
+            match self.owner(&manager.cm, one.local, from, &one.mad) {
                 Owner::Us => {}
                 Owner::Other(other) => {
-                    if transport.forward(one.local, other, one.info, one.packet) {
+                    if transport.forward(one.local, other, &one.info, &one.packet) {
                         return false;
                     }
                     // No process has it. We reject it, but a listener may be about to appear.
@@ -282,13 +282,13 @@ impl Connections {
                     }
                 }
                 Owner::Unnamed => {
-                    transport.forward_to_all(one.link, one.info, one.packet);
+                    transport.forward_to_all(one.link, &one.info, &one.packet);
                     return false;
                 }
             }
             // The manager decides whether to respond to an invalid message.
             let class = one.info.tos & !3;
-            let _ = manager.cm.handle_datagram(now, from, class, one.mad);
+            let _ = manager.cm.handle_datagram(now, from, class, &one.mad);
             true
         });
         self.deliver_events(transport);
@@ -356,7 +356,7 @@ impl Connections {
             self.act(transport, link as u8, |manager, now| manager.cm.handle_timeout(now));
         }
         for request in self.unserved.take_due(due) {
-            self.take(transport, &request.datagram());
+            self.take(transport, &request);
         }
         self.deliver_events(transport);
     }

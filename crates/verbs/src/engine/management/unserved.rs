@@ -4,6 +4,7 @@
 //! nothing tells its client when the second listener exists. With hardware it does in time, because the client resolves an
 //! address and a route and creates a QP, which takes milliseconds; here it takes some ten microseconds.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -21,45 +22,22 @@ const WAITS: [Duration; 3] =
 const MAX_REQUESTS: usize = 64;
 
 /// A received management datagram.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Datagram<'a> {
     pub(super) link: u8,
     pub(super) local: SocketAddr,
-    pub(super) info: &'a RxInfo,
+    pub(super) info: RxInfo,
     /// The packet, to forward it.
-    pub(super) packet: &'a [u8],
+    pub(super) packet: Cow<'a, [u8]>,
     /// Its payload.
-    pub(super) mad: &'a [u8],
+    pub(super) mad: Cow<'a, [u8]>,
     /// How often it has waited.
     pub(super) waits: usize,
 }
 
-#[derive(Debug)]
-pub(super) struct UnservedRequest {
-    link: u8,
-    local: SocketAddr,
-    info: RxInfo,
-    packet: Box<[u8]>,
-    mad: Box<[u8]>,
-    waits: usize,
-    until: Instant,
-}
-
-impl UnservedRequest {
-    pub(super) fn datagram(&self) -> Datagram<'_> {
-        Datagram {
-            link: self.link,
-            local: self.local,
-            info: &self.info,
-            packet: &self.packet,
-            mad: &self.mad,
-            waits: self.waits,
-        }
-    }
-}
-
+/// Requests, and until when they wait.
 #[derive(Debug, Default)]
-pub(super) struct UnservedRequests(Mutex<Vec<UnservedRequest>>);
+pub(super) struct UnservedRequests(Mutex<Vec<(Instant, Datagram<'static>)>>);
 
 impl UnservedRequests {
     /// Keeps a request. Returns false if it has waited long enough, or too many wait.
@@ -69,29 +47,26 @@ impl UnservedRequests {
         if requests.len() >= MAX_REQUESTS {
             return false;
         }
-        requests.push(UnservedRequest {
-            link: request.link,
-            local: request.local,
-            info: *request.info,
-            packet: request.packet.into(),
-            mad: request.mad.into(),
+        let request = Datagram {
+            packet: request.packet.to_vec().into(),
+            mad: request.mad.to_vec().into(),
             waits: request.waits + 1,
-            until: now + wait,
-        });
+            ..*request
+        };
+        requests.push((now + wait, request));
         true
     }
 
     /// When the next one has waited.
     pub(super) fn next(&self) -> Option<Instant> {
-        lock(&self.0).iter().map(|request| request.until).min()
+        lock(&self.0).iter().map(|(until, _)| *until).min()
     }
 
     /// Removes and returns those that have waited.
-    pub(super) fn take_due(&self, now: Instant) -> Vec<UnservedRequest> {
+    pub(super) fn take_due(&self, now: Instant) -> Vec<Datagram<'static>> {
         let mut requests = lock(&self.0);
-        let (due, others) =
-            requests.drain(..).partition(|request: &UnservedRequest| request.until <= now);
+        let (due, others) = requests.drain(..).partition(|(until, _)| *until <= now);
         *requests = others;
-        due
+        due.into_iter().map(|(_, request)| request).collect()
     }
 }
