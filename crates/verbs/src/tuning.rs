@@ -79,9 +79,9 @@ pub(crate) mod spin {
 /// How the device thread shares the sockets with programs that poll or wait.
 pub(crate) mod doze {
     /// The shortest dozing interval, which doubles whenever the thread finds nothing to do.
-    pub(crate) const MIN_LOOK: u64 = 20_000;
+    pub(crate) const MIN_INTERVAL: u64 = 20_000;
     /// The longest one.
-    pub(crate) const MAX_LOOK: u64 = 500_000;
+    pub(crate) const MAX_INTERVAL: u64 = 500_000;
 
     /// With more polling threads than cores, the thread wakes up late. Frequent checks would only take time from the
     /// others, so the interval is stretched while that lasts, up to this factor.
@@ -107,7 +107,7 @@ pub(crate) mod doze {
     pub(crate) const VAIN: u32 = 8;
 
     /// Consecutive checks after which the thread leaves the sockets to a waiting thread until it is woken.
-    pub(crate) const IDLE_LOOKS: u32 = 20;
+    pub(crate) const IDLE_CHECKS: u32 = 20;
 }
 
 /// Threads that wait for packets themselves.

@@ -6,7 +6,7 @@ mod tests;
 
 use ferroce_sync::{Mode, NEVER};
 
-use super::doze::{Doze, Look};
+use super::doze::{Check, Doze};
 use super::spin::Spin;
 use crate::tuning::doze;
 
@@ -82,11 +82,11 @@ impl DeviceThread {
     /// Returns what the thread announces. What programs did is read after the announcement of [`Mode::Dozing`].
     pub(crate) fn next_mode(&mut self, pass: Pass, programs: Programs, now: u64) -> Mode {
         // If another thread owns the device, it counts as polling. It may have been preempted in the middle of a pass:
-        // reading the sockets now would only keep it from being scheduled. The first looks of a doze are shorter than the
+        // reading the sockets now would only keep it from being scheduled. The first checks of a doze are closer than the
         // pauses of a program that polls.
         self.polled = programs.polled || !pass.made || pass.unpolled <= doze::GAP;
         let waits = std::mem::replace(&mut self.waits, programs.waits);
-        self.doze.next(Look {
+        self.doze.next(Check {
             received: pass.received,
             found: pass.received && pass.unpolled > doze::GAP,
             packet: pass.packet,

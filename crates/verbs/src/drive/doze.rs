@@ -9,12 +9,12 @@
 use ferroce_sync::Mode;
 
 use crate::tuning::doze::{
-    ENOUGH, FOUND, IDLE_LOOKS, LATE, MAX_LOOK, MAX_STRETCH, MAX_WAKEUPS, MIN_LOOK, VAIN,
+    ENOUGH, FOUND, IDLE_CHECKS, LATE, MAX_INTERVAL, MAX_STRETCH, MAX_WAKEUPS, MIN_INTERVAL, VAIN,
 };
 
 /// What the device thread found when it woke up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct Check {
     /// Packets were waiting in a socket.
     pub(crate) received: bool,
     /// And no program had polled for [`GAP`](crate::tuning::doze::GAP).
@@ -33,7 +33,8 @@ pub(crate) struct Look {
 #[derive(Debug)]
 pub(crate) struct Doze {
     mode: Mode,
-    look: u64,
+    /// Nanoseconds between two checks while it dozes.
+    interval: u64,
     /// The factor by which the interval is stretched.
     stretch: u64,
     /// Evidence that packets are left unread.
@@ -46,49 +47,56 @@ pub(crate) struct Doze {
 
 impl Doze {
     pub(crate) fn new() -> Self {
-        Self { mode: Mode::Watching, look: MIN_LOOK, stretch: 1, evidence: 0, wakeups: 0, idle: 0 }
+        Self {
+            mode: Mode::Watching,
+            interval: MIN_INTERVAL,
+            stretch: 1,
+            evidence: 0,
+            wakeups: 0,
+            idle: 0,
+        }
     }
 
-    pub(crate) fn next(&mut self, look: Look) -> Mode {
+    pub(crate) fn next(&mut self, check: Check) -> Mode {
         let was = self.mode;
-        self.stretch = match look.late > LATE {
+        self.stretch = match check.late > LATE {
             true => (2 * self.stretch).min(MAX_STRETCH),
             false => (self.stretch / 2).max(1),
         };
-        self.mode = match self.choose(was, look) {
+        self.mode = match self.choose(was, check) {
             Mode::Dozing if self.stretch > 1 => Mode::Resting,
             mode => mode,
         };
         let was_dozing = matches!(was, Mode::Dozing | Mode::Resting);
-        if was_dozing && self.mode != Mode::Watching && !look.found {
-            self.look = (2 * self.look).min(MAX_LOOK);
+        if was_dozing && self.mode != Mode::Watching && !check.found {
+            self.interval = (2 * self.interval).min(MAX_INTERVAL);
         } else {
-            self.look = MIN_LOOK;
+            self.interval = MIN_INTERVAL;
         }
         self.mode
     }
 
-    fn choose(&mut self, was: Mode, look: Look) -> Mode {
-        if look.led && !look.polled {
+    fn choose(&mut self, was: Mode, check: Check) -> Mode {
+        if check.led && !check.polled {
             // The waiting thread has been waiting since the last check.
             self.idle += 1;
-            return if self.idle > IDLE_LOOKS { Mode::Detached } else { Mode::Dozing };
+            return if self.idle > IDLE_CHECKS { Mode::Detached } else { Mode::Dozing };
         }
         self.idle = 0;
-        if look.led {
+        if check.led {
             return Mode::Dozing;
         }
-        if !look.polled {
+        if !check.polled {
             (self.evidence, self.wakeups) = (0, 0);
             return Mode::Watching;
         }
-        if was == Mode::Watching && look.packet {
-            self.wakeups = self.wakeups.saturating_sub(if look.received { 1 } else { VAIN });
+        if was == Mode::Watching && check.packet {
+            self.wakeups = self.wakeups.saturating_sub(if check.received { 1 } else { VAIN });
             if self.wakeups == 0 {
                 // One check that finds packets is enough to watch again.
                 self.evidence = self.evidence.min(ENOUGH - FOUND);
             }
-        } else if look.found {
+        } else if check.found {
             self.evidence += FOUND;
             if self.evidence >= ENOUGH {
                 (self.evidence, self.wakeups) = (ENOUGH - FOUND, MAX_WAKEUPS);
@@ -101,7 +109,7 @@ impl Doze {
 
     /// When the thread checks again if it dozes.
     pub(crate) fn deadline(&self, now: u64) -> u64 {
-        now + self.look * self.stretch
+        now + self.interval * self.stretch
     }
 }
 

@@ -6,7 +6,7 @@
 //! waits are short as well, but a wakeup is cheap beside the work. Through shared memory it is not.
 //!
 //! If another thread ran meanwhile, there are more threads than processors, and spinning takes time from the thread that
-//! it waits for: then it sleeps for a good while. It does not yield between two looks: Linux lets a thread that has
+//! it waits for: then it sleeps for a good while. It does not yield between two checks: Linux lets a thread that has
 //! yielded many times wait for long once others are there, and peers ran out of retries.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};

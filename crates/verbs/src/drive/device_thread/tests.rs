@@ -5,7 +5,7 @@ use super::*;
 const START: u64 = 1_000_000_000;
 
 /// The longest time between two checks of a dozing thread.
-const LONGEST_DOZE: u64 = doze::MAX_STRETCH * doze::MAX_LOOK;
+const LONGEST_DOZE: u64 = doze::MAX_STRETCH * doze::MAX_INTERVAL;
 
 /// A pass that the thread made and that found nothing, long after the program's last call.
 const EMPTY: Pass = Pass { made: true, received: false, packet: false, unpolled: NEVER };
@@ -83,7 +83,7 @@ fn a_wait_that_began_meanwhile_counts_as_polling() {
 }
 
 #[test]
-fn a_late_thread_looks_less_often() {
+fn a_late_thread_checks_less_often() {
     let mut policy = DeviceThread::new();
     let polls = Programs { polled: true, ..NO_PROGRAM };
     policy.woke_at(START, START + 2 * doze::LATE);
