@@ -14,6 +14,7 @@
 //! | `driver` | what drives the device: passes, and which thread makes them |
 //! | `rx` | receiving from sockets: system calls, ICRC |
 //! | `refusals` | what becomes of packets that are dropped |
+//! | `histories` | which IPv4 identifications a host has used |
 //! | `tx` | a packet's way out: batches, system calls |
 //! | `rings` | packets between processes of one user, through shared memory |
 //! | `outbox` | packets that belong to no QP |
@@ -37,6 +38,7 @@ mod destroy;
 mod driver;
 mod forwarding;
 mod groups;
+mod histories;
 mod host;
 mod hw_counters;
 mod link;

@@ -1,7 +1,5 @@
 //! Receiving from sockets: the system call, and the checks of a packet before the device core gives it to its QP.
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::iter::Peekable;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -13,9 +11,7 @@ use ferroce_proto::ud::Envelope;
 use ferroce_sys::{ReceiveBatch, Recipient, RxDatagram, RxInfo, Uncancellable};
 use ferroce_tap::{Owner, PacketMetadata};
 use ferroce_wire::address::Gid;
-use ferroce_wire::icrc::hidden::{
-    Identification, IdentificationHistory, Plausibility, observe_flow,
-};
+use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::packet::Packet;
 use ferroce_wire::udp_headers::Headers;
@@ -23,11 +19,11 @@ use ferroce_wire::udp_headers::Headers;
 use super::adapter::{Adapter, now};
 use super::counters::{count, count_error};
 use super::driver::Driver;
+use super::histories::{Histories, History};
 use super::link::Link;
 use super::queue_pair::{Core, Inner};
 use crate::drive::{LinkReads, Links};
 use crate::faults::{FaultInjector, Faults};
-use crate::tuning::rx::MAX_HISTORIES;
 
 /// "Congestion experienced" in the two ECN bits (RFC 3168).
 pub(super) const CONGESTION_EXPERIENCED: u8 = 3;
@@ -397,77 +393,5 @@ impl Arrival for ReceivedPacket<'_> {
         let header =
             self.headers.global_route(self.bytes, self.identification, self.info.tos, hops);
         Envelope { destination: Gid::from_ip(self.info.destination), header: Some(header) }
-    }
-}
-
-/// The IPv4 identifications that remote hosts have used. They increase steadily, so one far from the last indicates a
-/// corrupt packet where the ICRC alone cannot (`docs/icrc.md`). Some hosts count per flow, others per destination
-/// address.
-#[derive(Debug, Default)]
-pub(crate) struct Histories {
-    pairs: HistoriesBy<(IpAddr, IpAddr)>,
-    flows: HistoriesBy<(SocketAddr, IpAddr)>,
-    /// The flow of the last datagram, with the positions of its histories: the next is often of the same flow.
-    last: Option<(SocketAddr, IpAddr, [usize; 2])>,
-}
-
-#[derive(Debug)]
-struct HistoriesBy<K> {
-    positions: HashMap<K, usize>,
-    list: Vec<IdentificationHistory>,
-}
-
-impl<K> Default for HistoriesBy<K> {
-    fn default() -> Self {
-        Self { positions: HashMap::new(), list: Vec::new() }
-    }
-}
-
-impl<K: Eq + Hash> HistoriesBy<K> {
-    fn position(&mut self, key: K) -> usize {
-        let next = self.list.len();
-        let position = *self.positions.entry(key).or_insert(next);
-        if position == next {
-            self.list.push(IdentificationHistory::default());
-        }
-        position
-    }
-}
-
-/// The two histories that apply to a flow: of its address pair, and of the flow itself.
-struct History<'a> {
-    pair: &'a mut IdentificationHistory,
-    flow: &'a mut IdentificationHistory,
-}
-
-impl Histories {
-    fn of(&mut self, info: &RxInfo) -> Option<History<'_>> {
-        if info.source.is_ipv6() {
-            return None;
-        }
-        let (source, destination) = (info.source, info.destination);
-        let last = self.last.filter(|last| (last.0, last.1) == (source, destination));
-        let found = last.map_or_else(|| self.find(source, destination), |(.., found)| found);
-        self.last = Some((source, destination, found));
-        let (pair, flow) = (self.pairs.list.get_mut(found[0]), self.flows.list.get_mut(found[1]));
-        Some(History { pair: pair?, flow: flow? })
-    }
-
-    /// The positions of the histories of a flow's address pair, and of the flow.
-    fn find(&mut self, source: SocketAddr, destination: IpAddr) -> [usize; 2] {
-        if self.flows.list.len() > MAX_HISTORIES {
-            *self = Self::default();
-        }
-        [
-            self.pairs.position((source.ip(), destination)),
-            self.flows.position((source, destination)),
-        ]
-    }
-}
-
-impl History<'_> {
-    fn accepts(&mut self, identification: Identification, now: Instant) -> bool {
-        let now = std::time::Duration::from_nanos(now.as_nanos());
-        observe_flow(self.pair, self.flow, identification, now) != Plausibility::Implausible
     }
 }

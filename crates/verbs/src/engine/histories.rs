@@ -1,0 +1,85 @@
+//! Whether an IPv4 identification fits to those that a host used before: a corrupt packet where the ICRC alone cannot show it.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, SocketAddr};
+
+use ferroce_proto::time::Instant;
+use ferroce_sys::RxInfo;
+use ferroce_wire::icrc::hidden::{
+    Identification, IdentificationHistory, Plausibility, observe_flow,
+};
+
+use crate::tuning::rx::MAX_HISTORIES;
+
+/// The IPv4 identifications that remote hosts have used. They increase steadily, so one far from the last indicates a
+/// corrupt packet where the ICRC alone cannot (`docs/icrc.md`). Some hosts count per flow, others per destination
+/// address.
+#[derive(Debug, Default)]
+pub(super) struct Histories {
+    pairs: HistoriesBy<(IpAddr, IpAddr)>,
+    flows: HistoriesBy<(SocketAddr, IpAddr)>,
+    /// The flow of the last datagram, with the positions of its histories: the next is often of the same flow.
+    last: Option<(SocketAddr, IpAddr, [usize; 2])>,
+}
+
+#[derive(Debug)]
+struct HistoriesBy<K> {
+    positions: HashMap<K, usize>,
+    list: Vec<IdentificationHistory>,
+}
+
+impl<K> Default for HistoriesBy<K> {
+    fn default() -> Self {
+        Self { positions: HashMap::new(), list: Vec::new() }
+    }
+}
+
+impl<K: Eq + Hash> HistoriesBy<K> {
+    fn position(&mut self, key: K) -> usize {
+        let next = self.list.len();
+        let position = *self.positions.entry(key).or_insert(next);
+        if position == next {
+            self.list.push(IdentificationHistory::default());
+        }
+        position
+    }
+}
+
+/// The two histories that apply to a flow: of its address pair, and of the flow itself.
+pub(super) struct History<'a> {
+    pair: &'a mut IdentificationHistory,
+    flow: &'a mut IdentificationHistory,
+}
+
+impl Histories {
+    pub(super) fn of(&mut self, info: &RxInfo) -> Option<History<'_>> {
+        if info.source.is_ipv6() {
+            return None;
+        }
+        let (source, destination) = (info.source, info.destination);
+        let last = self.last.filter(|last| (last.0, last.1) == (source, destination));
+        let found = last.map_or_else(|| self.find(source, destination), |(.., found)| found);
+        self.last = Some((source, destination, found));
+        let (pair, flow) = (self.pairs.list.get_mut(found[0]), self.flows.list.get_mut(found[1]));
+        Some(History { pair: pair?, flow: flow? })
+    }
+
+    /// The positions of the histories of a flow's address pair, and of the flow.
+    fn find(&mut self, source: SocketAddr, destination: IpAddr) -> [usize; 2] {
+        if self.flows.list.len() > MAX_HISTORIES {
+            *self = Self::default();
+        }
+        [
+            self.pairs.position((source.ip(), destination)),
+            self.flows.position((source, destination)),
+        ]
+    }
+}
+
+impl History<'_> {
+    pub(super) fn accepts(&mut self, identification: Identification, now: Instant) -> bool {
+        let now = std::time::Duration::from_nanos(now.as_nanos());
+        observe_flow(self.pair, self.flow, identification, now) != Plausibility::Implausible
+    }
+}
