@@ -8,16 +8,14 @@ use ferroce_proto::time::{Instant, earliest};
 use ferroce_proto::transmit::EncodeError;
 
 use crate::completions::publish;
-use crate::credit::{Credit, PATIENCE, Receiver};
+use crate::credit::{Credit, Receiver};
 use crate::handle::Schedulable;
 use crate::host::{Host, Loss};
 use crate::link::{Committed, Link, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
 use crate::queue_pair::{Object, QueuePair, State as _};
 use crate::schedule::Schedule;
-
-/// The maximum number of packets a QP sends before the next QP gets its turn, of any kind. The flow control gives a QP fewer
-/// requests where others wait.
-const TURN: usize = 128;
+use crate::tuning::transmit_queues::PATIENCE;
+use crate::tuning::turns::TURN;
 
 /// What a device remembers about its QPs: which one is served next, and which may send. One thread at a time uses it.
 #[derive(Debug)]

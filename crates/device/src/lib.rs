@@ -29,6 +29,7 @@ pub mod schedule;
 mod tables;
 #[cfg(test)]
 mod testing;
+pub mod tuning;
 
 pub use arrival::{Arrival, Refusal, admit, destination, is_default_partition};
 pub use completions::publish;

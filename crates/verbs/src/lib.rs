@@ -115,7 +115,6 @@ pub mod setup;
 mod shared_receive;
 mod sync;
 mod time;
-mod tuning;
 mod xrc;
 
 pub use address::AddressHandle;

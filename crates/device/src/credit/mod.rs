@@ -29,7 +29,6 @@ pub use crate::receiver::Receiver;
 use crate::schedule::Schedule;
 use pools::{PACKET, Pools};
 use probe::ProbePacket;
-pub use room::PATIENCE;
 use room::Room;
 use windows::Windows;
 
@@ -184,8 +183,8 @@ impl<Q: Handle, R: Copy> Credit<Q, R> {
         self.room.resume(queue, most, schedule)
     }
 
-    /// A datagram has found a transmit queue full. Returns whether it has been full for [`PATIENCE`], so that datagrams are
-    /// dropped.
+    /// A datagram has found a transmit queue full. Returns whether it has been full for as long as
+    /// [`PATIENCE`](crate::tuning::transmit_queues::PATIENCE), so that datagrams are dropped.
     pub fn is_stalled(&mut self, queue: u64, now: Instant) -> bool {
         self.room.is_stalled(queue, now)
     }

@@ -23,18 +23,10 @@ use super::member::{Member, NOT_WAITING, PoolId, RESUMED, RESUMED_OWN, WAITING};
 use crate::handle::{Handle, Schedulable};
 use crate::receiver::Receiver;
 use crate::schedule::Schedule;
+use crate::tuning::pools::{GROWTH_STEPS, MIN_LIMIT, QUANTUM_PACKETS};
 
 /// The cost of the largest packet.
 pub(super) const PACKET: usize = Window::MIN_SIZE;
-
-/// Packets that a resumed QP may send. More would make the others wait, fewer would cost more ACKs and system calls.
-const QUANTUM_PACKETS: usize = 16;
-
-/// A pool shrinks no further than this: less does not fill a fast link.
-const MIN_LIMIT: usize = 256 << 10;
-
-/// Steps in which a pool that shrank grows back to its full size, one for each limit's worth of acknowledged bytes.
-const GROWTH_STEPS: usize = 32;
 
 /// The pool of this process's own receive buffer.
 const OWN: PoolId = PoolId(0);

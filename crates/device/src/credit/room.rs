@@ -5,15 +5,12 @@
 mod tests;
 
 use alloc::collections::{BTreeMap, VecDeque};
-use core::time::Duration;
 
 use ferroce_proto::time::Instant;
 
 use crate::handle::{Handle, Schedulable};
 use crate::schedule::Schedule;
-
-/// How long datagrams wait for room: if a transmit queue stays full for as long, they are dropped until there is room again.
-pub const PATIENCE: Duration = Duration::from_millis(20);
+use crate::tuning::transmit_queues::PATIENCE;
 
 /// The full transmit queues, by number.
 #[derive(Debug)]

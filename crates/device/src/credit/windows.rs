@@ -12,7 +12,6 @@ mod tests;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use ferroce_proto::congestion::cost;
 use ferroce_proto::time::Instant;
@@ -22,15 +21,7 @@ use super::probe::{self, ProbePacket};
 use crate::handle::{Handle, Schedulable};
 use crate::receiver::Receiver;
 use crate::schedule::Schedule;
-
-/// The interval after which a probe is repeated, as it may be lost like any packet.
-const PROBE_INTERVAL: Duration = Duration::from_millis(5);
-
-/// How often a probe is sent before it is given up.
-const MAX_PROBES: u32 = 20;
-
-/// After this many abandoned probes in a row the receiver is considered gone, and the window is no longer enforced.
-const MAX_UNANSWERED: u32 = 3;
+use crate::tuning::windows::{MAX_PROBES, MAX_UNANSWERED, PROBE_INTERVAL};
 
 /// The windows of all local receivers.
 #[derive(Debug)]

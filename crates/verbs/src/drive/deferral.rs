@@ -5,7 +5,7 @@
 //! the completion of the peer's request. So after a program was late, its ACKs are sent at once for a while, longer the
 //! more often it was late.
 
-use crate::tuning::deferral::MAX_PAUSE;
+use ferroce_device::tuning::deferral::MAX_PAUSE;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Deferral {

@@ -4,11 +4,11 @@
 #[cfg(test)]
 mod tests;
 
+use ferroce_device::tuning::doze;
 use ferroce_sync::{Mode, NEVER};
 
 use super::doze::{Check, Doze};
 use super::spin::Spin;
-use crate::tuning::doze;
 
 /// What a pass of the device thread found.
 #[derive(Clone, Copy, Debug)]

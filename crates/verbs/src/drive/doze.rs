@@ -6,18 +6,17 @@
 //! `ib_write_lat` does, would wait for that check; when the thread finds packets, it watches the sockets although the
 //! program polls, until it is woken for packets that the program has taken already.
 
-use ferroce_sync::Mode;
-
-use crate::tuning::doze::{
+use ferroce_device::tuning::doze::{
     ENOUGH, FOUND, IDLE_CHECKS, LATE, MAX_INTERVAL, MAX_STRETCH, MAX_WAKEUPS, MIN_INTERVAL, VAIN,
 };
+use ferroce_sync::Mode;
 
 /// What the device thread found when it woke up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Check {
     /// Packets were waiting in a socket.
     pub(crate) received: bool,
-    /// And no program had polled for [`GAP`](crate::tuning::doze::GAP).
+    /// And no program had polled for [`GAP`](ferroce_device::tuning::doze::GAP).
     pub(crate) found: bool,
     /// It was woken by a packet.
     pub(crate) packet: bool,

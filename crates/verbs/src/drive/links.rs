@@ -1,8 +1,7 @@
 //! Which links a pass reads, and how many datagrams it asks each for.
 
+use ferroce_device::tuning::rx::{MAX_BURST, QUIET_AFTER, QUIET_LINK_INTERVAL};
 use ferroce_proto::time::Instant;
-
-use crate::tuning::rx::{MAX_BURST, QUIET_AFTER, QUIET_LINK_INTERVAL};
 
 /// Which links a pass receives from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ferroce_device::tuning::polling::SAME_POLL;
+
 use super::yielding::Yielding;
-use crate::tuning::polling::SAME_POLL;
 
 #[derive(Debug, Default)]
 pub(crate) struct Polling {

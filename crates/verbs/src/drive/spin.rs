@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
-use crate::tuning::spin::{CROWDED, ENOUGH, LONGEST, MAX, PENALTY, PREEMPTED, SMALL};
+use ferroce_device::tuning::spin::{CROWDED, ENOUGH, LONGEST, MAX, PENALTY, PREEMPTED, SMALL};
 
 #[derive(Debug, Default)]
 pub(crate) struct Spin {

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::tuning::yielding::{CROWDED, LONG, PATIENCE, PAUSE, YIELDED};
+use ferroce_device::tuning::yielding::{CROWDED, LONG, PATIENCE, PAUSE, YIELDED};
 
 #[derive(Debug, Default)]
 pub(crate) struct Yielding {

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_device::tuning::destroy::LONGEST;
 use ferroce_memory::Registry;
 use ferroce_proto::memory::Memory;
 use ferroce_sys::clock;
@@ -15,7 +16,6 @@ use ferroce_sys::clock;
 use super::adapter::{Adapter, now};
 use super::driver::Pass;
 use super::queue_pair::Core;
-use crate::tuning::destroy::LONGEST;
 
 thread_local! {
     /// This thread is making a pass.

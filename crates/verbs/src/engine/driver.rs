@@ -7,6 +7,10 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_device::tuning::passes::{
+    MAX_PASSES_PER_POLL, MAX_PASSES_PER_WAKEUP, MAX_RX_BEFORE_TIMERS, PACKETS_PER_PASS,
+    PACKETS_PER_POST, ROUNDS_PER_POST,
+};
 use ferroce_device::{Device, TurnEnd};
 use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
@@ -25,10 +29,6 @@ use super::tx::TxBatch;
 use crate::drive::{Deferral, Links};
 use crate::event::EventKind;
 use crate::faults::Faults;
-use crate::tuning::passes::{
-    MAX_PASSES_PER_POLL, MAX_PASSES_PER_WAKEUP, MAX_RX_BEFORE_TIMERS, PACKETS_PER_PASS,
-    PACKETS_PER_POST, ROUNDS_PER_POST,
-};
 
 /// Receive from the sockets.
 pub(super) const RX: Requests = Requests::bit(0);

@@ -9,12 +9,12 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ferroce_device::tuning::forwarding::MAX_BACKLOG_BYTES;
 use ferroce_sys::{Error, Recipient, RxInfo, Uncancellable};
 
 use super::adapter::Adapter;
 use super::counters::count;
 use crate::sync::lock;
-use crate::tuning::forwarding::MAX_BACKLOG_BYTES;
 
 #[derive(Debug)]
 struct ForwardedPacket {

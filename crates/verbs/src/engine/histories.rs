@@ -4,13 +4,12 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 
+use ferroce_device::tuning::rx::MAX_HISTORIES;
 use ferroce_proto::time::Instant;
 use ferroce_sys::RxInfo;
 use ferroce_wire::icrc::hidden::{
     Identification, IdentificationHistory, Plausibility, observe_flow,
 };
-
-use crate::tuning::rx::MAX_HISTORIES;
 
 /// The IPv4 identifications that remote hosts have used. They increase steadily, so one far from the last indicates a
 /// corrupt packet where the ICRC alone cannot (`docs/icrc.md`). Some hosts count per flow, others per destination

@@ -9,10 +9,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use ferroce_device::tuning::counters::LIFESPAN;
 use ferroce_sys::{environment, file_lock};
 
 use super::counters::Statistics;
-use crate::tuning::counters::LIFESPAN;
 
 /// The counts that one process has added to the files of one device.
 #[derive(Debug)]

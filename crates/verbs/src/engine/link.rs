@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
+use ferroce_device::tuning::tx::MAX_IN_FLIGHT;
 use ferroce_sys::{Slot, Socket};
 
 use super::senders::Senders;
-use crate::tuning::tx::MAX_IN_FLIGHT;
 
 /// The route of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,11 @@
 use std::net::SocketAddr;
 use std::sync::{Mutex, OnceLock};
 
+use ferroce_device::tuning::tx::MAX_SENDERS;
 use ferroce_sys::{SOURCE_PORTS, Socket};
 use ferroce_wire::number::Qpn;
 
 use crate::sync::lock;
-use crate::tuning::tx::MAX_SENDERS;
 
 /// The send sockets of one address. The first is opened with the device, the others when a QP needs them.
 #[derive(Debug)]

@@ -4,8 +4,9 @@
 //! updates it itself. For a listening process its device thread does, and device threads with traffic update it once a
 //! second, to account for processes that ended.
 
+use ferroce_device::tuning::steering::{BUSY_INTERVAL, MIN_INTERVAL};
+
 use super::adapter::Adapter;
-use crate::tuning::steering::{BUSY_INTERVAL, MIN_INTERVAL};
 
 #[derive(Debug)]
 pub(super) struct Steering {

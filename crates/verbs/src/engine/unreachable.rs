@@ -1,5 +1,6 @@
 //! ICMP port unreachable: the peer's host has no process with an open device.
 
+use ferroce_device::tuning::tx::MAX_REPORTS_PER_SOCKET;
 use ferroce_sys::{Interest, Poller, Socket};
 use ferroce_wire::address::Gid;
 use ferroce_wire::transport::{Bth, Deth};
@@ -7,7 +8,6 @@ use ferroce_wire::transport::{Bth, Deth};
 use super::adapter::{Adapter, now};
 use super::link::Route;
 use super::management::MANAGEMENT;
-use crate::tuning::tx::MAX_REPORTS_PER_SOCKET;
 
 /// The bytes read of the packet quoted by a report: enough to identify it.
 const QUOTED: usize = 64;

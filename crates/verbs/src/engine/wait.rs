@@ -5,10 +5,10 @@
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
+use ferroce_device::tuning::wait::LEASE;
 use ferroce_sys::{Interest, Poller, clock};
 
 use super::adapter::Adapter;
-use crate::tuning::wait::LEASE;
 
 /// The receive sockets of a device, for a thread that waits for packets itself, and until when it does.
 ///

@@ -1,3 +1,4 @@
+use core::time::Duration;
 use std::vec::Vec;
 
 use proptest::prelude::*;

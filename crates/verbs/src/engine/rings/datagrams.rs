@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferroce_device::credit::Receiver;
+use ferroce_device::tuning::shared_memory::ASKED_AGAIN;
 use ferroce_sys::clock;
 use ferroce_wire::number::Qpn;
 
@@ -13,7 +14,6 @@ use super::super::adapter::Adapter;
 use super::super::link::Route;
 use super::{RingRoute, RingTo, Rings};
 use crate::sync::lock;
-use crate::tuning::rings::ASKED_AGAIN;
 
 impl Adapter {
     /// Creates the ring for a datagram that is about to be posted, if its receiver is on this host and accepts rings.

@@ -24,7 +24,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ferroce_device::credit::Receiver;
-use ferroce_sys::{Change, Hub, Incoming, Outgoing, RxInfo, record_header};
+use ferroce_device::tuning::shared_memory::{
+    MAX_PAYLOAD, SIZE as RING_SIZE, SPINS, SPINS_PER_PASS,
+};
+use ferroce_sys::{Change, Hub, Incoming, MAX_RING_SIZE, Outgoing, RxInfo, record_header};
 use ferroce_wire::number::Qpn;
 use ferroce_wire::udp_headers::Headers;
 
@@ -35,11 +38,13 @@ use super::link::Route;
 use super::tx::{DEFAULT_HOPS, MAX_PACKET};
 use crate::options::Local;
 use crate::sync::lock;
-use crate::tuning::rings::{MAX_PAYLOAD, RING_SIZE, SPINS, SPINS_PER_PASS};
 
 /// Bytes of metadata before the packet in a record.
 const INFO: usize = record_header::LENGTH;
 const MAX_RECORD: usize = INFO + MAX_PACKET + MAX_PAYLOAD;
+
+// No process accepts a larger one.
+const _: () = assert!(RING_SIZE <= MAX_RING_SIZE);
 
 /// The rings of a device.
 #[derive(Debug)]

@@ -5,12 +5,11 @@
 //! handles either in one call (`QueuePair::handle_run`). Runs exist only in rings: where packets are captured or faults
 //! are injected, each packet is separate.
 
+use ferroce_device::tuning::shared_memory::MAX_PAYLOAD;
 use ferroce_wire::number::Psn;
 use ferroce_wire::opcode::{Opcode, Position, Transport};
 use ferroce_wire::packet::ICRC_LEN as ICRC;
 use ferroce_wire::transport::{Aeth, Bth};
-
-use crate::tuning::rings::MAX_PAYLOAD;
 
 /// The maximum number of packets in a run.
 #[inline]

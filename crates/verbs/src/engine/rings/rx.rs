@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_device::tuning::shared_memory::{
+    ACK_INTERVAL, FEW, MAX_BURST, MAX_BURST_BYTES, RELEASE, SIZE as RING_SIZE,
+};
 use ferroce_device::{Burst, Device, Refusal, admit, destination};
 use ferroce_memory::Placement;
 use ferroce_proto::endpoint::Pending;
@@ -25,7 +28,6 @@ use super::super::rx::{CONGESTION_EXPERIENCED, ReceivedPacket};
 use super::tx::write_ack;
 use super::{INFO, MAX_PACKET, Metadata, RingState, run};
 use crate::sync::lock;
-use crate::tuning::rings::{ACK_INTERVAL, FEW, MAX_BURST, MAX_BURST_BYTES, RELEASE, RING_SIZE};
 
 /// The path MTU of captured packets whose QP does not exist.
 const MAX_MTU: u16 = 4096;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_device::tuning::shared_memory::{PUBLISH, SHORT};
 use ferroce_device::{Committed, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
 use ferroce_proto::time::Instant;
 use ferroce_sync::MutexGuard;
@@ -18,7 +19,6 @@ use super::super::qp_stats::{Class, Traffic};
 use super::super::queue_pair::Inner;
 use super::{INFO, MAX_PACKET, MAX_RECORD, RingRoute, RingTo, Uncounted, run};
 use crate::sync::lock;
-use crate::tuning::rings::{PUBLISH, SHORT};
 
 /// The maximum length of a record with such a payload: the rest is the longest headers, padding and ICRC.
 pub(super) const SHORT_RECORD: usize = INFO + MAX_PACKET - 4096 + SHORT;
