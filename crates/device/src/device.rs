@@ -469,5 +469,9 @@ fn transmit_packet<H: Host, X: Tx<H>>(
     let bth = &bth;
     let outgoing = Outgoing { number, bth, aeth, payload, length, route, is_local, work };
     let Committed { packets, has_room } = tx.commit(host, state, &outgoing);
-    Sent::Packets { count: packets, length, has_room }
+    if packets == 0 {
+        return Sent::NOWHERE;
+    }
+    host.sent(state, bth, aeth, payload, packets);
+    Sent::Packets { count: packets as usize, length, has_room }
 }

@@ -13,7 +13,7 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::work::Completion;
 use ferroce_sync::PostedQueue;
 use ferroce_wire::address::Gid;
-use ferroce_wire::transport::Bth;
+use ferroce_wire::transport::{Aeth, Bth};
 
 use crate::arrival::{Arrival, Refusal};
 use crate::credit::Receiver;
@@ -134,6 +134,19 @@ pub trait Host: Sized {
     fn published(&self, handle: &Self::Handle, state: &mut Self::State, now: Instant);
 
     // Packets to send.
+
+    /// A packet of the QP was committed, or a run of packets as one, with this many bytes of payload. For statistics.
+    #[inline]
+    fn sent(
+        &self,
+        state: &mut Self::State,
+        bth: &Bth,
+        aeth: Option<Aeth>,
+        payload: usize,
+        packets: u32,
+    ) {
+        let _ = (state, bth, aeth, payload, packets);
+    }
 
     /// The process of this host that the next packet of the QP goes to, and the way there, if that packet is not acknowledged.
     /// All such packets to a process take the same way, because probes must stay behind the packets they cover.

@@ -61,8 +61,8 @@ pub struct Outgoing<'a, R> {
 /// What became of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Committed {
-    /// How many packets it was.
-    pub packets: usize,
+    /// How many packets it was: more than one if it was a run, and 0 if it was dropped.
+    pub packets: u32,
     /// Whether there may be room for another. If not, this packet is kept, and nothing may be added.
     pub has_room: bool,
 }

@@ -17,7 +17,7 @@ use ferroce_stat::layout::SharedReceiveQueue;
 use ferroce_sync::PostedQueue;
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::Qpn;
-use ferroce_wire::transport::Bth;
+use ferroce_wire::transport::{Aeth, Bth};
 
 use super::adapter::{Adapter, Tables};
 use super::counters::count;
@@ -66,6 +66,11 @@ impl Host for Adapter {
     #[inline]
     fn begin_turn(&self, inner: &mut Inner, now: Instant) {
         inner.stats.begin_turn(now);
+    }
+
+    #[inline]
+    fn sent(&self, inner: &mut Inner, bth: &Bth, aeth: Option<Aeth>, payload: usize, packets: u32) {
+        inner.stats.sent(bth, aeth, payload, packets);
     }
 
     #[inline]

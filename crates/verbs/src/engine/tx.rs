@@ -328,13 +328,12 @@ impl Tx<Adapter> for TxBatch {
         inner: &mut Inner,
         packet: &Outgoing<'_, Route>,
     ) -> Committed {
-        let Outgoing { number, bth, aeth, payload, length, route, is_local, work } = *packet;
+        let Outgoing { number, bth, length, route, is_local, work, .. } = *packet;
         let route = match route {
             Some(own) if !is_local => Some(adapter.with_sender(own, number, bth.destination)),
             route => route.or(inner.route),
         };
-        let Some(route) = route else { return Committed { packets: 1, has_room: true } };
-        inner.stats.sent(bth, aeth, payload, 1);
+        let Some(route) = route else { return Committed { packets: 0, has_room: true } };
         let owner = Owner { queue_pair: number, work };
         Committed { packets: 1, has_room: self.append(adapter, length, route, owner) }
     }

@@ -26,7 +26,7 @@ use ferroce_sync::{Mutex, PostedQueue};
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{LKey, PKey, Psn, QKey, Qpn, VirtualAddress};
 use ferroce_wire::packet::Packet;
-use ferroce_wire::transport::Bth;
+use ferroce_wire::transport::{Aeth, Bth};
 
 use crate::arrival::{Arrival, Refusal, admit};
 use crate::credit::probe::ProbePacket;
@@ -77,6 +77,9 @@ pub(super) struct Inner {
     pub(super) queue_pair: QueuePair<usize, Queue>,
     pub(super) sent: Vec<Status>,
     pub(super) received: usize,
+    /// Packets that were committed, and those that the device core has reported.
+    committed: usize,
+    counted: usize,
 }
 
 impl Schedulable for Qp {
@@ -189,6 +192,10 @@ impl Host for Side {
 
     fn begin_turn(&self, _: &mut Inner, _: Instant) {}
 
+    fn sent(&self, inner: &mut Inner, _: &Bth, _: Option<Aeth>, _: usize, packets: u32) {
+        inner.counted += packets as usize;
+    }
+
     fn is_peer(&self, inner: &Inner, source: IpAddr) -> bool {
         inner.queue_pair.receiver.is_some_and(|receiver| receiver.host == source)
     }
@@ -259,7 +266,9 @@ impl Host for Side {
 
     fn limit_reached(&self, _: &Rc<Receives>) {}
 
-    fn published(&self, _: &Rc<Qp>, _: &mut Inner, _: Instant) {}
+    fn published(&self, _: &Rc<Qp>, inner: &mut Inner, _: Instant) {
+        assert_eq!(inner.counted, inner.committed, "packets for the statistics of the QP");
+    }
 
     fn local_receiver(&self, inner: &Inner) -> Option<(Receiver, usize)> {
         let (destination, route) = inner.queue_pair.endpoint.next_unacknowledged()?;
@@ -321,7 +330,8 @@ impl Tx<Side> for QueuePackets {
         &mut self.buffer
     }
 
-    fn commit(&mut self, _: &Side, _: &mut Inner, packet: &Outgoing<'_, usize>) -> Committed {
+    fn commit(&mut self, _: &Side, inner: &mut Inner, packet: &Outgoing<'_, usize>) -> Committed {
+        inner.committed += 1;
         self.queue.0.borrow_mut().push_back(self.buffer[..packet.length + 4].to_vec());
         Committed { packets: 1, has_room: true }
     }
@@ -359,7 +369,8 @@ impl Tx<Side> for Frames {
         &mut self.buffer
     }
 
-    fn commit(&mut self, _: &Side, _: &mut Inner, packet: &Outgoing<'_, usize>) -> Committed {
+    fn commit(&mut self, _: &Side, inner: &mut Inner, packet: &Outgoing<'_, usize>) -> Committed {
+        inner.committed += 1;
         Committed { packets: 1, has_room: self.add(packet.length) }
     }
 }
@@ -551,7 +562,7 @@ pub(super) fn queue_pair(index: usize, peer: usize, queue: Option<Queue>) -> Rc<
     for id in 0..64 {
         receives.post(ReceiveRequest { id: WorkId(id), sg_list: SgList::from(sge) }).unwrap();
     }
-    let inner = Inner { queue_pair: qp, sent: Vec::new(), received: 0 };
+    let inner = Inner { queue_pair: qp, sent: Vec::new(), received: 0, committed: 0, counted: 0 };
     let (number, marks) = (number(index), Marks::default());
     let receives = Rc::new(Receives(Mutex::new(receives)));
     Rc::new(Qp { number, marks, state: Mutex::new(inner), receives })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferroce_device::tuning::shared_memory::{PUBLISH, SHORT};
-use ferroce_device::{Committed, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
+use ferroce_device::{Committed, Host, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
 use ferroce_proto::time::Instant;
 use ferroce_sync::MutexGuard;
 use ferroce_sys::ring::{Broken, Producer};
@@ -112,15 +112,15 @@ impl Tx<Adapter> for RingTurn<'_> {
         inner: &mut Inner,
         packet: &Outgoing<'_, Route>,
     ) -> Committed {
-        let Outgoing { number, bth, aeth, payload, length, work, .. } = *packet;
+        let Outgoing { number, bth, payload, length, work, .. } = *packet;
         let whole = length + ICRC;
         let Ok(Some(room)) = self.producer.room(MAX_RECORD) else {
-            return Committed { packets: 1, has_room: true };
+            return Committed { packets: 0, has_room: true };
         };
         let is_short = payload <= SHORT;
         let record = if is_short { &mut self.short[..] } else { &mut *room };
         let Some((info, rest)) = record[..INFO + whole].split_first_chunk_mut::<INFO>() else {
-            return Committed { packets: 1, has_room: true };
+            return Committed { packets: 0, has_room: true };
         };
         *info = *self.info;
         let (covered, icrc) = rest.split_at_mut(length);
@@ -140,12 +140,11 @@ impl Tx<Adapter> for RingTurn<'_> {
         }
         self.producer.commit(INFO + whole);
         let packets = run::packets(bth, payload, inner.endpoint.path_mtu());
-        inner.stats.sent(bth, aeth, payload, packets);
         adapter.counters.sent_locally(packets, whole + run::overhead(bth, packets));
         if self.producer.unpublished() >= PUBLISH {
             self.to.publish(&mut self.producer);
         }
-        Committed { packets: packets as usize, has_room: true }
+        Committed { packets, has_room: true }
     }
 }
 
@@ -270,7 +269,7 @@ pub(super) fn write_ack(adapter: &Adapter, inner: &mut Inner, route: &mut RingRo
     (*info, *first, *icrc) = (route.info, bth.to_bytes(), [0; ICRC]);
     second.copy_from_slice(&aeth.to_bytes());
     producer.commit(INFO + LENGTH);
-    inner.stats.sent(&bth, Some(aeth), 0, 1);
+    adapter.sent(inner, &bth, Some(aeth), 0, 1);
     adapter.counters.sent_locally(1, LENGTH);
     route.to.publish(&mut producer);
     route.sent = producer.position();
