@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 
+use ferroce_links::route::Route;
 use ferroce_proto::qp::AddressVector;
 use ferroce_wire::address::Gid;
 
 use crate::device::{is_own, own_name};
-use crate::engine::{Adapter, Route};
+use crate::engine::Adapter;
 use crate::error::{CreateError, RouteError};
 use crate::pd::{Membership, ProtectionDomain};
 
@@ -77,7 +78,7 @@ impl Adapter {
         if !destination.is_loopback() || own.is_loopback() {
             return self.route_from(vector.source_index, &toward(destination));
         }
-        match self.port.loopback_link(destination.is_ipv4()) {
+        match self.port.links.loopback(destination.is_ipv4()) {
             Some(link) => self.route_from(link, &toward(destination)),
             None => self.route_from(vector.source_index, &toward(own)),
         }
@@ -112,7 +113,7 @@ impl Adapter {
 
     /// Returns the route of management packets from a link to a GID.
     pub(crate) fn route_to(&self, link: u8, destination: Gid) -> Result<Route, RouteError> {
-        let link = self.port.link_toward(link, destination.to_ip());
+        let link = self.port.links.toward(link, destination.to_ip());
         self.route_from(link, &AddressVector { destination, ..AddressVector::default() })
     }
 }

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
+use ferroce_links::route::Route;
 use ferroce_proto::cm::ConnectionId;
 use ferroce_proto::time::Instant;
 use ferroce_sys::neighbour::Neighbour;
@@ -10,7 +11,7 @@ use ferroce_wire::address::Gid;
 
 use crate::context::Context;
 use crate::device::Device;
-use crate::engine::{Adapter, CmEventHandler, Connections, Handle, MadTransport, Manager, Route};
+use crate::engine::{Adapter, CmEventHandler, Connections, Handle, MadTransport, Manager};
 use crate::error::{CmError as Error, OpenError, RouteError};
 use crate::options::Options;
 
@@ -41,7 +42,7 @@ impl LocalLink {
 
     /// Returns the link of the same device that packets to a destination leave from: loopback addresses reach each other.
     pub(super) fn toward(self, destination: IpAddr) -> Self {
-        let index = self.adapter().port.link_toward(self.index, destination);
+        let index = self.adapter().port.links.toward(self.index, destination);
         Self { index, ..self }
     }
 

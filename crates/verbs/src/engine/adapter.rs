@@ -1,9 +1,12 @@
 //! An open device in a process, or one of its shards: see [`super::shards`].
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
 
 use ferroce_device::Objects;
+use ferroce_links::route::Route;
+use ferroce_links::udp::Forwarding;
 use ferroce_memory::Registry;
 use ferroce_proto::time::Instant;
 use ferroce_sync::{Owned, PostedQueue, Signals};
@@ -13,12 +16,10 @@ use ferroce_wire::number::Qpn;
 
 use super::counters::Counters;
 use super::driver::Driver;
-use super::forwarding::Forwarding;
-use super::link::Route;
 use super::management::Management;
 use super::outbox::Outbox;
 use super::pause::Pause;
-use super::port::Port;
+use super::port::{Port, open_sender};
 use super::queue_pair::{Core, Inner, RecvQueue};
 use super::rings::Rings;
 use super::shards::Handle;
@@ -129,7 +130,7 @@ impl Adapter {
         device.mtu()?;
         let (port, device) = Port::open(device, &options, None)?;
         let file = options.capture.as_deref().map(|path| (path, options.capture_policy));
-        let tap = Tap::open(device.capture_interface(), port.sources(), file)?;
+        let tap = Tap::open(device.capture_interface(), port.links.sources(), file)?;
         let common = Common {
             memory: Arc::new(Registry::with_source(random::number)),
             events: Arc::new(Events::new()?),
@@ -160,7 +161,7 @@ impl Adapter {
             tap: Arc::clone(&first.tap),
             objects: Arc::clone(first.tables.objects()),
         };
-        port.sources().for_each(|source| common.tap.add_source(source));
+        port.links.sources().for_each(|source| common.tap.add_source(source));
         let adapter = Self::with(shard, device, first.options.clone(), port, common)?;
         let adapter = Arc::new(adapter);
         tracing::info!(shard, slot = adapter.tables.slot(), "shard opened");
@@ -176,7 +177,7 @@ impl Adapter {
         common: Common,
     ) -> Result<Self, OpenError> {
         let Common { memory, events, counters, tap, objects } = common;
-        let slot = port.slot();
+        let slot = port.links.slot();
         let addresses = port.links.iter().map(|link| link.address);
         let rings = Rings::new(options.local, addresses, slot);
         Ok(Self {
@@ -257,15 +258,16 @@ impl Adapter {
 
     /// Returns the route with the source port of packets between these two QPs.
     pub(crate) fn with_sender(&self, route: Route, local: Qpn, remote: Qpn) -> Route {
-        let interface = self.device.interface();
-        let opened = |socket: &Socket| {
-            self.tap.add_source(socket.local());
-            // The thread has to watch the new socket as well.
-            self.signals.wake();
-        };
-        let sender =
-            self.port.sender_for(&route, (local, remote), interface, &self.options, opened);
-        Route { sender, flow_label: 0, ..route }
+        self.port.links.with_sender(route, (local, remote), |address| self.open_sender(address))
+    }
+
+    /// Opens a send socket at this address, on its port or the next free one.
+    pub(super) fn open_sender(&self, address: SocketAddr) -> Option<Socket> {
+        let socket = open_sender(address, self.device.interface(), &self.options).ok()?;
+        self.tap.add_source(socket.local());
+        // The thread has to watch the new socket as well.
+        self.signals.wake();
+        Some(socket)
     }
 
     /// Tells the device thread that no thread polls any more: it watches the sockets again.

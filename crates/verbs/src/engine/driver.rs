@@ -20,7 +20,6 @@ use ferroce_sys::clock::{self, FastClock};
 
 use super::adapter::{self, Adapter, now};
 use super::destroy::IN_PASS;
-use super::link::receive_share;
 use super::port::Port;
 use super::queue_pair::{Core, Inner};
 use super::rings::RingState;
@@ -59,7 +58,7 @@ impl Driver {
         Self {
             rx: Rx::new(&port.links, faults),
             tx: TxBatch::new(),
-            device: Device::new(receive_share(&port.links), port.slot()),
+            device: Device::new(port.links.receive_share(), port.links.slot()),
             rings: RingState::new(),
             deferral: Deferral::default(),
             clock: FastClock::new(),

@@ -1,82 +1,13 @@
-//! Forwarding packets that reached this process but belong to another one: through its mailbox, or queued until the
-//! mailbox has space.
-//!
-//! A mailbox holds few messages, whatever their size, and its owner may be waiting for a processor. Without the queue,
-//! a host with more processes than cores would lose packets of one process because of another.
+//! Counts what is forwarded to other processes: see [`ferroce_links::udp::Forwarding`].
 
-use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use ferroce_device::tuning::forwarding::MAX_BACKLOG_BYTES;
-use ferroce_sys::{Error, Recipient, RxInfo, Uncancellable};
+use ferroce_links::udp::{Forwarded, Retried};
+use ferroce_sys::{Recipient, RxInfo};
 
 use super::adapter::Adapter;
 use super::counters::count;
-use crate::sync::lock;
-
-#[derive(Debug)]
-struct ForwardedPacket {
-    local: SocketAddr,
-    info: RxInfo,
-    data: Box<[u8]>,
-}
-
-impl ForwardedPacket {
-    /// The memory that it takes. The allocator adds about two words.
-    fn cost(&self) -> usize {
-        self.data.len() + size_of::<Self>() + 2 * size_of::<usize>()
-    }
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Forwarding {
-    backlog: Mutex<Backlog>,
-    /// Packets are queued. Spares a pass the lock.
-    some: AtomicBool,
-}
-
-/// The packets of each owner that is busy, in order. A queue is not empty.
-#[derive(Debug, Default)]
-struct Backlog {
-    queues: HashMap<Recipient, VecDeque<ForwardedPacket>>,
-    bytes: usize,
-}
-
-impl Backlog {
-    /// Queues a packet. Returns false if there is too much already.
-    fn push(&mut self, to: Recipient, packet: ForwardedPacket) -> bool {
-        let bytes = self.bytes + packet.cost();
-        if bytes > MAX_BACKLOG_BYTES {
-            return false;
-        }
-        self.bytes = bytes;
-        self.queues.entry(to).or_default().push_back(packet);
-        true
-    }
-
-    /// Calls `send` with the packets of each owner, in order, until it is busy.
-    fn retry(&mut self, mut send: impl FnMut(Recipient, &ForwardedPacket) -> Result<(), Error>) {
-        let bytes = &mut self.bytes;
-        self.queues.retain(|&to, queue| {
-            while let Some(packet) = queue.front() {
-                if matches!(send(to, packet), Err(Error::OwnerBusy)) {
-                    return true;
-                }
-                *bytes -= packet.cost();
-                queue.pop_front();
-            }
-            false
-        });
-    }
-}
-
-impl Forwarding {
-    pub(crate) fn is_empty(&self) -> bool {
-        !self.some.load(Ordering::Acquire)
-    }
-}
 
 impl Adapter {
     /// Forwards packets to their owner, now or later. Returns whether an owner exists.
@@ -87,149 +18,21 @@ impl Adapter {
         info: &RxInfo,
         data: &[u8],
     ) -> bool {
-        let mut backlog = lock(&self.forwarding.backlog);
-        // In order: later packets must not overtake queued ones.
-        let behind = backlog.queues.contains_key(&to);
-        let sent =
-            if behind { Err(Error::OwnerBusy) } else { self.forward_now(local, to, info, data) };
-        match sent {
-            Ok(()) => count(self.counters.forwarded_out()),
-            Err(Error::OwnerBusy) => {
-                let packet = ForwardedPacket { local, info: *info, data: data.into() };
-                if backlog.push(to, packet) {
-                    self.forwarding.some.store(true, Ordering::Release);
-                } else {
-                    count(self.counters.forward_failed());
-                }
-            }
-            Err(error) => {
-                count(self.counters.forward_failed());
-                return !matches!(error, Error::NoOwner);
-            }
+        let forwarded = self.forwarding.forward(&self.port.links, local, to, info, data);
+        match forwarded {
+            Forwarded::Sent => count(self.counters.forwarded_out()),
+            Forwarded::Queued => {}
+            Forwarded::Failed | Forwarded::NoOwner => count(self.counters.forward_failed()),
         }
-        true
-    }
-
-    fn forward_now(
-        &self,
-        local: SocketAddr,
-        to: Recipient,
-        info: &RxInfo,
-        data: &[u8],
-    ) -> Result<(), Error> {
-        let link =
-            self.port.links.iter().find(|link| link.address == local).ok_or(Error::NoOwner)?;
-        link.slot.forward(to, info, data)
+        forwarded != Forwarded::NoOwner
     }
 
     /// Retries the queued packets.
     pub(crate) fn retry_forwarding(&self) {
-        if self.forwarding.is_empty() {
-            return;
-        }
-        let _guard = Uncancellable::new();
-        let mut backlog = lock(&self.forwarding.backlog);
-        backlog.retry(|to, packet| {
-            let sent = self.forward_now(packet.local, to, &packet.info, &packet.data);
-            match &sent {
-                Ok(()) => count(self.counters.forwarded_out()),
-                Err(Error::OwnerBusy) => {}
-                Err(_) => count(self.counters.forward_failed()),
-            }
-            sent
-        });
-        self.forwarding.some.store(!backlog.queues.is_empty(), Ordering::Release);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn packet(number: u64, length: usize) -> ForwardedPacket {
-        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 4791));
-        let info = RxInfo {
-            source: local,
-            destination: local.ip(),
-            interface: None,
-            tos: 0,
-            hop_limit: None,
-            length,
-            segment: length,
-            truncated: false,
-        };
-        let mut data = vec![0; length.max(8)];
-        data[..8].copy_from_slice(&number.to_ne_bytes());
-        ForwardedPacket { local, info, data: data.into() }
-    }
-
-    fn number(packet: &ForwardedPacket) -> u64 {
-        u64::from_ne_bytes(*packet.data.first_chunk().unwrap())
-    }
-
-    #[test]
-    fn small_packets_are_counted_with_the_memory_they_take() {
-        let mut backlog = Backlog::default();
-        let queued = (0..).take_while(|&id| backlog.push(Recipient::Slot(1), packet(id, 16)));
-        let queued = queued.count();
-        assert!(queued * (size_of::<ForwardedPacket>() + 16) <= MAX_BACKLOG_BYTES, "{queued}");
-        assert!(queued > 10_000, "{queued}");
-        // Not because of another owner's packets alone.
-        assert!(!backlog.push(Recipient::Slot(2), packet(0, 16)));
-        let mut sent = 0;
-        backlog.retry(|_, packet| {
-            assert_eq!(number(packet), sent);
-            sent += 1;
-            Ok(())
-        });
-        assert_eq!((sent, backlog.bytes, backlog.queues.len()), (queued as u64, 0, 0));
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig {
-            failure_persistence: None,
-            ..ProptestConfig::with_cases(100)
-        })]
-
-        /// Each owner takes what it has space for, and gets its packets in order. One that is busy does not stop others.
-        #[test]
-        fn every_owner_gets_its_packets_in_order(
-            steps in prop::collection::vec((0..4_u8, 0..3_usize, 8..200_usize), 1..200),
-        ) {
-            let mut backlog = Backlog::default();
-            let mut next = [0; 4];
-            let mut received: [Vec<u64>; 4] = Default::default();
-            for (to, space, length) in steps {
-                let queued = backlog.push(Recipient::Slot(to), packet(next[usize::from(to)], length));
-                prop_assert!(queued);
-                next[usize::from(to)] += 1;
-                let mut space = [space; 4];
-                backlog.retry(|to, packet| {
-                    let Recipient::Slot(to) = to else { unreachable!() };
-                    let left = space[usize::from(to)].checked_sub(1).ok_or(Error::OwnerBusy)?;
-                    space[usize::from(to)] = left;
-                    received[usize::from(to)].push(number(packet));
-                    Ok(())
-                });
-                // Those with space have nothing left, unless there was more.
-                for (slot, &space) in space.iter().enumerate() {
-                    let waits = backlog.queues.contains_key(&Recipient::Slot(slot as u8));
-                    prop_assert!(!waits || space == 0);
-                }
-            }
-            backlog.retry(|to, packet| {
-                let Recipient::Slot(to) = to else { unreachable!() };
-                received[usize::from(to)].push(number(packet));
-                Ok(())
-            });
-            prop_assert_eq!((backlog.bytes, backlog.queues.len()), (0, 0));
-            for (received, count) in received.iter().zip(next) {
-                prop_assert!(received.iter().copied().eq(0..count), "{:?}", received);
-            }
+        let Retried { sent, failed } = self.forwarding.retry(&self.port.links);
+        if sent + failed > 0 {
+            self.counters.forwarded_out().fetch_add(sent, Ordering::Relaxed);
+            self.counters.forward_failed().fetch_add(failed, Ordering::Relaxed);
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use ferroce_device::credit::Receiver;
 use ferroce_device::credit::probe::ProbePacket;
 use ferroce_device::{Host, Refusal};
+use ferroce_links::route::Route;
 use ferroce_memory::Registry;
 use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::Event;
@@ -21,7 +22,6 @@ use ferroce_wire::transport::{Aeth, Bth};
 
 use super::adapter::{Adapter, Tables};
 use super::counters::count;
-use super::link::Route;
 use super::queue_pair::{Core, Inner, RecvQueue};
 use super::rings::{RingRoute, resume_rings};
 use super::rx::ReceivedPacket;
@@ -114,14 +114,9 @@ impl Host for Adapter {
     fn route_back(&self, received: &ReceivedPacket<'_>) -> Option<Route> {
         let (source, local) = (received.info.source.ip(), *received.local);
         let index = self.port.links.iter().position(|link| link.address == local);
-        self.port.is_here(source).then(|| Route {
-            link: index.unwrap_or(0) as u8,
-            sender: 0,
-            flow_label: 0,
-            destination: SocketAddr::new(source, local.port()),
-            traffic_class: 0,
-            hop_limit: None,
-        })
+        let destination = SocketAddr::new(source, local.port());
+        let route = || Route::new(index.unwrap_or(0) as u8, destination);
+        self.port.links.is_here(source).then(route)
     }
 
     #[inline]
@@ -200,7 +195,7 @@ impl Host for Adapter {
         let (destination, route) = inner.endpoint.next_unacknowledged()?;
         let route = route.or(inner.route)?;
         let host = route.destination.ip();
-        let is_local = destination != Qpn::MULTICAST && self.port.is_here(host);
+        let is_local = destination != Qpn::MULTICAST && self.port.links.is_here(host);
         let route = Route { sender: 0, flow_label: 0, ..route };
         is_local.then(|| (Receiver::new(host, destination), route))
     }

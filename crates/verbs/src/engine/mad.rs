@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_links::route::Route;
+use ferroce_links::udp::Address;
 use ferroce_proto::qp::PathMtu;
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::pad;
@@ -15,7 +17,6 @@ use ferroce_wire::transport::{Bth, Deth};
 
 use super::adapter::Adapter;
 use super::counters::count;
-use super::link::{Link, Route};
 use super::shards::Handle;
 use crate::drive::Links;
 use crate::error::RouteError;
@@ -57,7 +58,7 @@ impl<'a> MadTransport<'a> {
     }
 
     pub(super) fn has_address(self, host: IpAddr) -> bool {
-        self.adapter.port.has_address(host)
+        self.adapter.port.links.has_address(host)
     }
 
     /// The route from a link to a GID.
@@ -65,7 +66,7 @@ impl<'a> MadTransport<'a> {
         self.adapter.route_to(link, destination)
     }
 
-    fn link(self, link: u8) -> Option<&'a Link> {
+    fn link(self, link: u8) -> Option<&'a Address> {
         self.adapter.port.links.get(usize::from(link))
     }
 }
@@ -134,7 +135,7 @@ impl MadTransport<'_> {
 
     /// Forwards a packet to all other processes at the address. One whose mailbox is full receives the peer's retry.
     pub(super) fn forward_to_all(self, link: u8, info: &RxInfo, packet: &[u8]) {
-        let Some(Link { slot, .. }) = self.link(link) else { return };
+        let Some(Address { slot, .. }) = self.link(link) else { return };
         for other in slot.others().unwrap_or_default() {
             let _ = slot.forward(Recipient::Slot(other), info, packet);
         }

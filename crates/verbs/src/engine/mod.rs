@@ -4,25 +4,21 @@
 //! |---|---|
 //! | `adapter` | an open device, or a shard of it: its identity and its parts |
 //! | `shards` | the shards of a device, for processes that use more than one core |
-//! | `port` | its addresses with their sockets, and its multicast groups |
+//! | `port` | opens its addresses with their sockets; its multicast groups |
 //! | `port_state` | whether its interface is up, and the async events about that |
-//! | `link` | one address of a port and its sockets; routes |
-//! | `senders` | the send sockets of an address, and the source port of a QP |
 //! | `groups` | multicast groups |
 //! | `queue_pair` | a QP as the engine sees it |
 //! | `host` | what the device core needs: memory, QPs, CQs, events, routes, rings |
 //! | `driver` | what drives the device: passes, and which thread makes them |
 //! | `rx` | receiving from sockets: system calls, ICRC |
 //! | `refusals` | what becomes of packets that are dropped |
-//! | `histories` | which IPv4 identifications a host has used |
 //! | `tx` | a packet's way out: batches, system calls |
 //! | `rings` | packets between processes of one user, through shared memory |
 //! | `outbox` | packets that belong to no QP |
 //! | `destroy` | destroying objects between two passes |
-//! | `forwarding` | forwarding packets that belong to another process |
+//! | `forwarding` | counts packets that are forwarded to another process |
 //! | `mad` | the part of the device that management sees: its addresses, sending, forwarding |
 //! | `management` | management datagrams: the connection manager and the set-up exchange |
-//! | `steering` | updating the kernel's table of which process receives which packet |
 //! | `unreachable` | peers whose UDP port is closed |
 //! | `thread` | the device thread: progress while no program polls |
 //! | `watches` | the descriptors that the device thread waits for |
@@ -38,10 +34,8 @@ mod destroy;
 mod driver;
 mod forwarding;
 mod groups;
-mod histories;
 mod host;
 mod hw_counters;
-mod link;
 mod mad;
 mod management;
 mod outbox;
@@ -53,9 +47,7 @@ mod queue_pair;
 mod refusals;
 mod rings;
 mod rx;
-mod senders;
 mod shards;
-mod steering;
 #[cfg(test)]
 #[path = "../../tests/support/mod.rs"]
 mod support;
@@ -68,7 +60,6 @@ mod watches;
 pub(crate) use adapter::{Adapter, now};
 pub(crate) use counters::Counters;
 pub use counters::Statistics;
-pub(crate) use link::{Route, receive_share};
 pub(crate) use mad::MadTransport;
 pub(crate) use management::{
     CmEventHandler, Connections, LEDGER_RECORD_LEN, MANAGEMENT, Manager, QUEUE_KEY,

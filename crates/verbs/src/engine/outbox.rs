@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::link::Route;
+use ferroce_links::route::Route;
+
 use crate::sync::lock;
 
 #[derive(Debug, Default)]

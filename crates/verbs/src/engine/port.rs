@@ -4,23 +4,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ferroce_links::udp::{Address, Addresses, Senders, first_port};
 use ferroce_sys::interface::{Interface, interface_of};
 use ferroce_sys::{Slot, Socket};
-use ferroce_wire::number::Qpn;
-use ferroce_wire::udp_headers::Headers;
 
 use super::groups::Groups;
-use super::link::{Link, Route};
 use super::port_state::PortState;
-use super::senders::{Senders, first_port, source_port};
 use crate::device::{Device, position};
 use crate::error::{OpenError, SystemError};
 use crate::options::Options;
 
 #[derive(Debug)]
 pub(crate) struct Port {
-    /// One link per entry of the GID table, in its order, then the links of loopback addresses.
-    pub(crate) links: Vec<Link>,
+    /// One per entry of the GID table, in its order, then the loopback addresses.
+    pub(crate) links: Addresses,
     pub(crate) groups: Groups,
     pub(crate) state: Arc<PortState>,
 }
@@ -37,86 +34,16 @@ impl Port {
         let mut links = Vec::new();
         for ((slot, receiver), address) in opened.into_iter().zip(addresses) {
             let sender = open_sender(first_port(address), device.interface(), options)?;
-            links.push(Link { address, receiver, senders: Senders::new(sender), slot });
+            links.push(Address { address, receiver, senders: Senders::new(sender), slot });
         }
         let state = state.unwrap_or_else(|| Arc::new(PortState::new(&device)));
-        Ok((Self { links, groups: Groups::default(), state }, device))
-    }
-
-    /// The addresses of the first send socket of each link.
-    pub(super) fn sources(&self) -> impl Iterator<Item = SocketAddr> {
-        self.links.iter().map(|link| link.senders.first().local())
-    }
-
-    /// The slot of this process, the same at all addresses.
-    pub(super) fn slot(&self) -> u8 {
-        self.links.first().map_or(0, |link| link.slot.number())
+        Ok((Self { links: links.into(), groups: Groups::default(), state }, device))
     }
 
     /// The index of the link with this address.
     pub(crate) fn link_of(&self, address: IpAddr) -> Option<u8> {
         let addresses: Vec<_> = self.links.iter().map(|link| link.address.ip()).collect();
         position(&addresses, address).and_then(|index| u8::try_from(index).ok())
-    }
-
-    /// The index of the loopback link of an address family.
-    pub(crate) fn loopback_link(&self, ipv4: bool) -> Option<u8> {
-        let is_it = |link: &Link| link.address.ip().is_loopback() && link.address.is_ipv4() == ipv4;
-        self.links.iter().position(is_it).and_then(|index| u8::try_from(index).ok())
-    }
-
-    /// The link that packets from a link to this destination leave from: loopback addresses reach each other.
-    pub(crate) fn link_toward(&self, link: u8, destination: IpAddr) -> u8 {
-        let own = self.links.get(usize::from(link));
-        match destination.is_loopback() && !own.is_some_and(|own| own.address.ip().is_loopback()) {
-            true => self.loopback_link(destination.is_ipv4()).unwrap_or(link),
-            false => link,
-        }
-    }
-
-    /// Whether an address belongs to this host, as far as the device knows.
-    pub(super) fn is_here(&self, host: IpAddr) -> bool {
-        host.is_loopback() || self.has_address(host)
-    }
-
-    /// Whether an address is one of the port's.
-    pub(super) fn has_address(&self, host: IpAddr) -> bool {
-        self.links.iter().any(|link| link.address.ip() == host)
-    }
-
-    /// The socket of a source port on a link, opened if there is none. Calls `opened` with a new one.
-    pub(super) fn sender_for(
-        &self,
-        route: &Route,
-        (local, remote): (Qpn, Qpn),
-        interface: &Interface,
-        options: &Options,
-        opened: impl FnOnce(&Socket),
-    ) -> u8 {
-        let link = &self.links[usize::from(route.link)];
-        let port = source_port(route.flow_label, local, remote);
-        link.senders.index_of(port, |port| {
-            let mut address = link.address;
-            address.set_port(port);
-            let socket = open_sender(address, interface, options).ok()?;
-            opened(&socket);
-            Some(socket)
-        })
-    }
-
-    /// The send socket of a route.
-    pub(super) fn sender(&self, route: &Route) -> &Socket {
-        self.links[usize::from(route.link)].senders.get(route.sender)
-    }
-
-    /// The headers of a packet on this route.
-    pub(super) fn headers(&self, route: &Route) -> Headers {
-        Headers { source: self.sender(route).local(), destination: route.destination }
-    }
-
-    /// The number of send sockets.
-    pub(super) fn senders(&self) -> usize {
-        self.links.iter().map(|link| link.senders.len()).sum()
     }
 }
 
@@ -169,7 +96,7 @@ fn is_assigned(address: IpAddr) -> bool {
 }
 
 /// Opens a send socket at this address, on its port or the next free one.
-fn open_sender(
+pub(super) fn open_sender(
     address: SocketAddr,
     interface: &Interface,
     options: &Options,

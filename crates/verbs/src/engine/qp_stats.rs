@@ -6,6 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use ferroce_links::route::Route;
 use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::{Endpoint, Settings};
 use ferroce_proto::qp::{ServiceType, State};
@@ -22,7 +23,6 @@ use ferroce_wire::transport::{Aeth, Bth};
 
 use super::adapter::now;
 use super::counters;
-use super::link::Route;
 
 /// The first index of received traffic: that of sent comes before.
 const RX: usize = CLASSES.len();

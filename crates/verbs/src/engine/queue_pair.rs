@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ferroce_device::credit::Receiver;
 use ferroce_device::{Marks, Object, QueuePair, ReceiveSource, Schedulable, State};
+use ferroce_links::route::Route;
 use ferroce_proto::doorbell::Ring;
 use ferroce_proto::endpoint::Event;
 use ferroce_proto::receive::ReceiveQueue;
@@ -16,7 +17,6 @@ use ferroce_sys::record_header;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::transport::Bth;
 
-use super::link::Route;
 use super::qp_stats::QpStats;
 use super::rings::RingRoute;
 use crate::cq::{self, WorkCompletion};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferroce_device::{Arrival, Burst, Device, admit, destination};
+use ferroce_links::udp::{Address, Histories, History};
 use ferroce_proto::time::Instant;
 use ferroce_proto::ud::Envelope;
 use ferroce_sys::{ReceiveBatch, Recipient, RxDatagram, RxInfo, Uncancellable};
@@ -19,8 +20,6 @@ use ferroce_wire::udp_headers::Headers;
 use super::adapter::{Adapter, now};
 use super::counters::{count, count_error};
 use super::driver::Driver;
-use super::histories::{Histories, History};
-use super::link::Link;
 use super::queue_pair::{Core, Inner};
 use crate::drive::{LinkReads, Links};
 use crate::faults::{FaultInjector, Faults};
@@ -54,7 +53,7 @@ pub(super) struct Rx {
 }
 
 impl Rx {
-    pub(super) fn new(links: &[Link], faults: Option<Faults>) -> Self {
+    pub(super) fn new(links: &[Address], faults: Option<Faults>) -> Self {
         Self {
             batch: Some(ReceiveBatch::for_socket(&links[0].receiver)),
             reads: LinkReads::new(links.len()),
@@ -331,7 +330,7 @@ impl Adapter {
     /// this host may use another of our addresses: the kernel accepts packets from these addresses from no other host.
     pub(super) fn is_peer(&self, inner: &Inner, source: IpAddr) -> bool {
         let peer = inner.route.as_ref().map(|route| route.destination.ip());
-        let is_ours = |ip: IpAddr| self.port.has_address(ip);
+        let is_ours = |ip: IpAddr| self.port.links.has_address(ip);
         peer == Some(source) || peer.is_some_and(is_ours) && is_ours(source)
     }
 }

@@ -1,12 +1,12 @@
 //! The device thread: makes progress while the application does something else.
 
+use ferroce_links::udp::Steering;
 use ferroce_proto::reason::Reason;
 use ferroce_sync::{Mode, NEVER, Signals};
 use ferroce_sys::{Event, Poller, clock, thread};
 
 use super::adapter::Adapter;
 use super::hw_counters::HwCounters;
-use super::steering::Steering;
 use super::watches::{Watch, Watches};
 use crate::drive::{DeviceThread, Due, Links, Pass, Programs, Sleep};
 
@@ -100,12 +100,13 @@ impl<'a> Thread<'a> {
         }
         let now = clock::now();
         // A process that ended may have freed its slot.
-        self.steering.run(
-            adapter,
-            watches.has(Watch::Services),
-            busy || watches.has(Watch::Processes),
-            now,
-        );
+        let services_changed = watches.has(Watch::Services);
+        if services_changed {
+            let changed = adapter.management.connections.services.changed();
+            let _ = changed.map(|event| event.take());
+        }
+        let busy = busy || watches.has(Watch::Processes);
+        self.steering.run(&adapter.port.links, services_changed, busy, now);
         now
     }
 

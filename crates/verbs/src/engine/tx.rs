@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ferroce_device::{Committed, Link, Outgoing, Room, Tx};
+use ferroce_links::route::Route;
 use ferroce_proto::time::Instant;
 use ferroce_sys::batch::{MAX_BYTES_V6, MAX_SEGMENTS};
 use ferroce_sys::steering::slot_of;
@@ -19,14 +20,10 @@ use ferroce_wire::packet::ICRC_LEN as ICRC;
 use super::adapter::Adapter;
 use super::counters::count_error;
 use super::driver::Driver;
-use super::link::Route;
 use super::queue_pair::{Core, Inner};
 
 /// The largest packet: 4096 bytes of payload and all headers, rounded up.
 pub(super) const MAX_PACKET: usize = 4096 + 128;
-
-/// The hop limit of packets whose route sets none.
-pub(super) const DEFAULT_HOPS: u8 = 64;
 
 impl Driver {
     /// Transmits queued packets, about `most` of them, and returns whether there were any. The rest stays queued.
@@ -161,8 +158,8 @@ impl TxBatch {
         }
         self.closed = length < self.segment;
         let (start, end) = (self.used, self.used + length - ICRC);
-        let index = if adapter.port.sender(&route).gso() { self.packets } else { 0 };
-        let icrc = adapter.port.headers(&route).icrc(&self.bytes[start..end], index as u16);
+        let index = if adapter.port.links.sender(&route).gso() { self.packets } else { 0 };
+        let icrc = adapter.port.links.headers(&route).icrc(&self.bytes[start..end], index as u16);
         self.bytes[end..end + ICRC].copy_from_slice(&icrc);
         self.used = end + ICRC;
         self.packets += 1;
@@ -182,7 +179,7 @@ impl TxBatch {
     /// Sends the batch; a kept packet begins the next one. Returns false if the send buffer is full.
     fn send(&mut self, adapter: &Adapter) -> bool {
         let Some(route) = self.route else { return true };
-        let sender = adapter.port.sender(&route);
+        let sender = adapter.port.links.sender(&route);
         let mut start = 0;
         while start < self.used {
             if adapter.records_before_sending() {
@@ -212,7 +209,7 @@ impl TxBatch {
                 }
                 Err(Error::GsoRefused) => {
                     sender.disable_gso();
-                    let headers = adapter.port.headers(&route);
+                    let headers = adapter.port.links.headers(&route);
                     for packet in self.bytes[start..self.used].chunks_mut(self.segment) {
                         if let Some((covered, icrc)) = packet.split_last_chunk_mut::<ICRC>() {
                             *icrc = headers.icrc(covered, 0);
@@ -255,8 +252,8 @@ impl TxBatch {
             self.kept = kept;
             return;
         }
-        let gso = adapter.port.sender(&route).gso();
-        let (headers, segment) = (adapter.port.headers(&route), self.segment);
+        let gso = adapter.port.links.sender(&route).gso();
+        let (headers, segment) = (adapter.port.links.headers(&route), self.segment);
         let (mut used, mut start) = (0, 0);
         for index in 0..self.owners.len() {
             let end = (start + segment).min(self.used);
@@ -296,8 +293,8 @@ impl TxBatch {
     /// Captures the first packets of the batch, which begin at `start`, as far as they are not captured yet.
     fn record(&mut self, adapter: &Adapter, start: usize, packets: usize, route: &Route) {
         let Some(tap) = adapter.tap() else { return };
-        let headers = adapter.port.headers(route);
-        let gso = adapter.port.sender(route).gso();
+        let headers = adapter.port.links.headers(route);
+        let gso = adapter.port.links.sender(route).gso();
         let bytes = self.bytes[start..self.used].chunks(self.segment).take(packets);
         let all = bytes.zip(&self.owners).enumerate();
         for (index, (packet, owner)) in all.skip(self.recorded) {

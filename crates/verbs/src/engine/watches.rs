@@ -112,13 +112,13 @@ impl Watches {
     /// Replaces the descriptors that change, if they have.
     pub(super) fn update(&mut self, adapter: &Adapter) {
         let blocked = adapter.blocked_sender();
-        let version = Some((adapter.port.groups.version(), adapter.port.senders()));
+        let version = Some((adapter.port.groups.version(), adapter.port.links.senders()));
         if version == self.version && !self.watches_sender && blocked.is_none() {
             return;
         }
         self.poller.truncate(self.fixed);
         adapter.port.groups.watch(&mut self.poller);
-        self.reports = adapter.watch_reports(&mut self.poller);
+        self.reports = adapter.port.links.watch_reports(&mut self.poller);
         self.version = version;
         self.watches_sender = blocked.is_some();
         blocked.map(|sender| self.poller.watch(sender, Interest::Write));

@@ -18,7 +18,7 @@ use ferroce_wire::number::{PKey, Qpn};
 
 use crate::completion::CompletionQueue;
 use crate::context::Context;
-use crate::engine::{Adapter, Belongs, Core, Inner, QpStats, RecvQueue, receive_share};
+use crate::engine::{Adapter, Belongs, Core, Inner, QpStats, RecvQueue};
 use crate::error::{CreateError, MulticastError};
 use crate::event::Source;
 use crate::pd::{Membership, ProtectionDomain};
@@ -129,7 +129,7 @@ impl Context {
         adapter
             .options
             .congestion
-            .unwrap_or_else(|| Congestion::Window(receive_share(&adapter.port.links)))
+            .unwrap_or_else(|| Congestion::Window(adapter.port.links.receive_share()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Modifying and connecting queue pairs.
 
+use ferroce_links::route::Route;
 use ferroce_proto::memory::AccessFlags;
 use ferroce_proto::qp::{
     AckTimeout, AddressVector, AttributeMask, PathMtu, QueuePairAttributes, RnrRetry, RnrTimer,
@@ -11,7 +12,7 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Psn, Qpn};
 
 use super::QueuePair;
-use crate::engine::{Route, now};
+use crate::engine::now;
 use crate::error::ModifyError;
 use crate::report;
 

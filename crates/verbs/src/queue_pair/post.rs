@@ -1,5 +1,6 @@
 //! Posting work requests.
 
+use ferroce_links::route::Route;
 use ferroce_proto::endpoint::Endpoint;
 use ferroce_proto::qp::{Permission, State};
 use ferroce_proto::ud;
@@ -8,7 +9,7 @@ use ferroce_wire::number::{Immediate, QKey, Qpn};
 
 use super::QueuePair;
 use crate::address::AddressHandle;
-use crate::engine::{Route, now};
+use crate::engine::now;
 use crate::error::PostError;
 
 /// A send request of a UD queue pair.

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 
 use ferroce_device::credit::Receiver;
 use ferroce_device::tuning::shared_memory::ASKED_AGAIN;
+use ferroce_links::route::Route;
 use ferroce_sys::clock;
 use ferroce_wire::number::Qpn;
 
 use super::super::adapter::Adapter;
-use super::super::link::Route;
 use super::{RingRoute, RingTo, Rings};
 use crate::sync::lock;
 
@@ -20,7 +20,7 @@ impl Adapter {
     pub(crate) fn prepare_datagram(&self, route: &Route, destination: Qpn) {
         let host = route.destination.ip();
         let is_local = destination != Qpn::MULTICAST && destination.0 >= 3;
-        if self.rings.hub().is_none() || !is_local || !self.port.is_here(host) {
+        if self.rings.hub().is_none() || !is_local || !self.port.links.is_here(host) {
             return;
         }
         let receiver = Receiver::new(host, destination);

@@ -27,6 +27,7 @@ use ferroce_device::credit::Receiver;
 use ferroce_device::tuning::shared_memory::{
     MAX_PAYLOAD, SIZE as RING_SIZE, SPINS, SPINS_PER_PASS,
 };
+use ferroce_links::route::Route;
 use ferroce_sys::{Change, Hub, Incoming, MAX_RING_SIZE, Outgoing, RxInfo, record_header};
 use ferroce_wire::number::Qpn;
 use ferroce_wire::udp_headers::Headers;
@@ -34,8 +35,7 @@ use ferroce_wire::udp_headers::Headers;
 use super::adapter::{Adapter, now};
 use super::counters::Counters;
 use super::driver::Driver;
-use super::link::Route;
-use super::tx::{DEFAULT_HOPS, MAX_PACKET};
+use super::tx::MAX_PACKET;
 use crate::options::Local;
 use crate::sync::lock;
 
@@ -90,11 +90,11 @@ pub(crate) struct RingRoute {
 impl RingRoute {
     fn new(adapter: &Adapter, to: Arc<RingTo>, path: Route) -> Self {
         let info = record_header::encode(&RxInfo {
-            source: adapter.port.sender(&path).local(),
+            source: adapter.port.links.sender(&path).local(),
             destination: path.destination.ip(),
             interface: None,
             tos: path.traffic_class,
-            hop_limit: Some(path.hop_limit.unwrap_or(DEFAULT_HOPS)),
+            hop_limit: Some(path.hops()),
             length: 0,
             segment: 0,
             truncated: false,
@@ -272,7 +272,7 @@ impl Adapter {
     /// The path of a QP's packets through a ring to a peer on this host, if the peer accepts rings.
     pub(crate) fn ring_to(&self, route: &Route, peer: Qpn) -> Option<RingRoute> {
         self.rings.hub()?;
-        if !self.port.is_here(route.destination.ip()) || peer.0 < 3 {
+        if !self.port.links.is_here(route.destination.ip()) || peer.0 < 3 {
             return None;
         }
         let receiver = Receiver::new(route.destination.ip(), peer);

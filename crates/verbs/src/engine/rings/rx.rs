@@ -83,7 +83,7 @@ impl RingState {
 impl Metadata {
     fn parse(bytes: &[u8; INFO], adapter: &Adapter) -> Option<Self> {
         let info = record_header::decode(bytes);
-        let is_here = |ip| adapter.port.is_here(ip);
+        let is_here = |ip| adapter.port.links.is_here(ip);
         if !is_here(info.source.ip()) || !is_here(info.destination) {
             return None;
         }

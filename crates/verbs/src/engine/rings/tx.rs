@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use ferroce_device::tuning::shared_memory::{PUBLISH, SHORT};
 use ferroce_device::{Committed, Host, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
+use ferroce_links::route::Route;
 use ferroce_proto::time::Instant;
 use ferroce_sync::MutexGuard;
 use ferroce_sys::ring::{Broken, Producer};
@@ -14,7 +15,6 @@ use ferroce_wire::packet::ICRC_LEN as ICRC;
 use ferroce_wire::transport::{Aeth, Bth};
 
 use super::super::adapter::Adapter;
-use super::super::link::Route;
 use super::super::qp_stats::{Class, Traffic};
 use super::super::queue_pair::Inner;
 use super::{INFO, MAX_PACKET, MAX_RECORD, RingRoute, RingTo, Uncounted, run};
@@ -127,7 +127,7 @@ impl Tx<Adapter> for RingTurn<'_> {
         icrc.fill(0);
         let tap = if self.is_captured { adapter.tap() } else { None };
         if let Some(tap) = tap {
-            let headers = adapter.port.headers(self.path);
+            let headers = adapter.port.links.headers(self.path);
             icrc.copy_from_slice(&headers.icrc(covered, 0));
             let (class, hop_limit) = (self.path.traffic_class, self.path.hop_limit);
             let owner = Owner { queue_pair: number, work };

@@ -95,14 +95,7 @@ proptest! {
     ) {
         CONTEXT.with(|context| {
             let adapter = context.adapter();
-            let route = Route {
-                link: 0,
-                sender: 0,
-                flow_label: 0,
-                destination: adapter.port.links[0].address,
-                traffic_class: 0,
-                hop_limit: None,
-            };
+            let route = Route::new(0, adapter.port.links[0].address);
             let owner = |number| Owner { queue_pair: Qpn(number), work: None };
             let mut batch = TxBatch::new();
             let mut expected = Vec::new();
@@ -131,11 +124,11 @@ proptest! {
             // A kept packet with no batch in front of it begins the next one.
             prop_assert_eq!(batch.kept.is_some(), in_batch > 0 && expected.len() > in_batch);
             let mut found = Vec::new();
-            let gso = adapter.port.sender(&route).gso();
+            let gso = adapter.port.links.sender(&route).gso();
             for (index, packet) in batch.bytes[..batch.used].chunks(batch.segment.max(1)).enumerate() {
                 let (covered, icrc) = packet.split_last_chunk::<ICRC>().unwrap();
                 let index = if gso { index as u16 } else { 0 };
-                prop_assert_eq!(adapter.port.headers(&route).icrc(covered, index), *icrc);
+                prop_assert_eq!(adapter.port.links.headers(&route).icrc(covered, index), *icrc);
                 found.push((covered[covered.len() - 1], covered.len()));
             }
             if batch.kept.is_some() {

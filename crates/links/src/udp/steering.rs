@@ -6,10 +6,11 @@
 
 use ferroce_device::tuning::steering::{BUSY_INTERVAL, MIN_INTERVAL};
 
-use super::adapter::Adapter;
+use super::addresses::Addresses;
 
+/// When the table was updated, and why it is to be updated again.
 #[derive(Debug)]
-pub(super) struct Steering {
+pub struct Steering {
     /// The services of this process have changed.
     wanted: bool,
     /// There was traffic since the last update.
@@ -18,13 +19,13 @@ pub(super) struct Steering {
 }
 
 impl Steering {
-    pub(super) fn new(now: u64) -> Self {
-        // The first update is immediate.
+    /// The first update is due at once.
+    pub fn new(now: u64) -> Self {
         Self { wanted: false, busy: false, last: now.saturating_sub(MIN_INTERVAL) }
     }
 
     /// When [`Steering::run`] is due.
-    pub(super) fn next(&self) -> u64 {
+    pub fn next(&self) -> u64 {
         match (self.wanted, self.busy) {
             (true, _) => self.last + MIN_INTERVAL,
             (false, true) => self.last + BUSY_INTERVAL,
@@ -32,19 +33,15 @@ impl Steering {
         }
     }
 
-    pub(super) fn run(&mut self, adapter: &Adapter, services_changed: bool, busy: bool, now: u64) {
+    /// Updates the table, if that is due. The services of this process have changed, or there was traffic.
+    pub fn run(&mut self, addresses: &Addresses, services_changed: bool, busy: bool, now: u64) {
         self.busy |= busy;
-        if services_changed {
-            self.wanted = true;
-            let changed = adapter.management.connections.services.changed();
-            let _ = changed.map(|event| event.take());
-        }
+        self.wanted |= services_changed;
         if now < self.next() {
             return;
         }
         // Another process that is updating the table may not know our services.
-        let done =
-            adapter.port.links.iter().all(|link| link.slot.steer(&link.receiver).unwrap_or(true));
+        let done = addresses.iter().all(|own| own.slot.steer(&own.receiver).unwrap_or(true));
         self.wanted = !done;
         self.busy = false;
         self.last = now;

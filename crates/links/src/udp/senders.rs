@@ -5,17 +5,16 @@
 //! that their packets stay in order.
 
 use std::net::SocketAddr;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use ferroce_device::tuning::tx::MAX_SENDERS;
+use ferroce_sync::Mutex;
 use ferroce_sys::{SOURCE_PORTS, Socket};
 use ferroce_wire::number::Qpn;
 
-use crate::sync::lock;
-
 /// The send sockets of one address. The first is opened with the device, the others when a QP needs them.
 #[derive(Debug)]
-pub(crate) struct Senders {
+pub struct Senders {
     first: Socket,
     /// The further sockets, each with the port that was requested; the actual port may differ.
     more: [OnceLock<(u16, Socket)>; MAX_SENDERS - 1],
@@ -24,19 +23,20 @@ pub(crate) struct Senders {
 }
 
 impl Senders {
-    pub(crate) fn new(first: Socket) -> Self {
+    /// One socket.
+    pub fn new(first: Socket) -> Self {
         let more = [const { OnceLock::new() }; MAX_SENDERS - 1];
         Self { first, more, growing: Mutex::default() }
     }
 
     /// The first socket: for management datagrams and traffic that needs no port of its own.
-    pub(crate) fn first(&self) -> &Socket {
+    pub fn first(&self) -> &Socket {
         &self.first
     }
 
     /// The socket with this index, as returned by [`Senders::index_of`]; 0 is the first.
     #[inline]
-    pub(crate) fn get(&self, index: u8) -> &Socket {
+    pub fn get(&self, index: u8) -> &Socket {
         let behind = usize::from(index).checked_sub(1).and_then(|index| self.more.get(index));
         behind.and_then(OnceLock::get).map_or(&self.first, |(_, socket)| socket)
     }
@@ -44,11 +44,11 @@ impl Senders {
     /// The index of the socket for packets from this source port: the socket opened for it, a new one at this port or
     /// the next free one, or, if the maximum is reached, one of the existing. The same port always gives the same
     /// socket.
-    pub(crate) fn index_of(&self, port: u16, open: impl FnOnce(u16) -> Option<Socket>) -> u8 {
+    pub(super) fn index_of(&self, port: u16, open: impl FnOnce(u16) -> Option<Socket>) -> u8 {
         if let Some(index) = self.find(port) {
             return index;
         }
-        let _growing = lock(&self.growing);
+        let _growing = self.growing.lock();
         if let Some(index) = self.find(port) {
             return index;
         }
@@ -71,12 +71,12 @@ impl Senders {
     }
 
     /// The number of open sockets.
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         1 + self.more.iter().map_while(OnceLock::get).count()
     }
 
     /// The open sockets with their indices.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, &Socket)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u8, &Socket)> {
         let more = self.more.iter().map_while(OnceLock::get).map(|(_, socket)| socket);
         (0..).zip(std::iter::once(&self.first).chain(more))
     }
@@ -84,7 +84,7 @@ impl Senders {
 
 /// The source port of packets between two QPs: from the flow label if there is one, otherwise from both QPNs. Linux
 /// computes it the same way, so both directions of a connection use the same port.
-pub(crate) fn source_port(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
+pub(super) fn source_port(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
     const BITS_20: u64 = (1 << 20) - 1;
     let label = match u64::from(flow_label) & BITS_20 {
         0 => {
@@ -98,7 +98,7 @@ pub(crate) fn source_port(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
 }
 
 /// The first port to try for the first socket.
-pub(crate) fn first_port(mut address: SocketAddr) -> SocketAddr {
+pub fn first_port(mut address: SocketAddr) -> SocketAddr {
     address.set_port(*SOURCE_PORTS.start());
     address
 }
@@ -106,6 +106,8 @@ pub(crate) fn first_port(mut address: SocketAddr) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+
+    use ferroce_test_support as _;
 
     use super::*;
 

@@ -1,0 +1,13 @@
+//! The links of a device: the ways its packets take, apart from what they mean.
+//!
+//! | module | role |
+//! |---|---|
+//! | [`route`] | the route of a packet: which address of the device it leaves from, and where it goes |
+//! | [`udp`] | UDP sockets: packets to other hosts, and to local processes that share no memory |
+//!
+//! The crate knows packets, sockets and shared memory. It does not know the objects of the verbs interface, such as contexts and
+//! CQs, nor the connection manager, and it starts no thread: its embedder decides which thread sends and receives.
+#![forbid(unsafe_code)]
+
+pub mod route;
+pub mod udp;

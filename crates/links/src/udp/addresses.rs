@@ -1,0 +1,131 @@
+//! All addresses of a device, and what is looked up in them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
+
+use ferroce_device::tuning::tx::MAX_IN_FLIGHT;
+use ferroce_sys::Socket;
+use ferroce_wire::number::Qpn;
+use ferroce_wire::udp_headers::Headers;
+
+use super::address::Address;
+use super::senders::source_port;
+use crate::route::Route;
+
+/// The addresses of a device, in the order in which routes count them.
+#[derive(Debug)]
+pub struct Addresses(Box<[Address]>);
+
+impl From<Vec<Address>> for Addresses {
+    fn from(list: Vec<Address>) -> Self {
+        Self(list.into())
+    }
+}
+
+impl Deref for Addresses {
+    type Target = [Address];
+
+    #[inline]
+    fn deref(&self) -> &[Address] {
+        &self.0
+    }
+}
+
+impl<'a> IntoIterator for &'a Addresses {
+    type Item = &'a Address;
+    type IntoIter = std::slice::Iter<'a, Address>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl Addresses {
+    /// The slot of this process, the same at all addresses.
+    pub fn slot(&self) -> u8 {
+        self.first().map_or(0, |own| own.slot.number())
+    }
+
+    /// The index of the loopback address of an address family.
+    pub fn loopback(&self, ipv4: bool) -> Option<u8> {
+        let is_it = |own: &Address| own.address.ip().is_loopback() && own.address.is_ipv4() == ipv4;
+        self.iter().position(is_it).and_then(|index| u8::try_from(index).ok())
+    }
+
+    /// The index of the address that packets from an address to this destination leave from: loopback addresses reach each
+    /// other.
+    pub fn toward(&self, link: u8, destination: IpAddr) -> u8 {
+        let own = self.get(usize::from(link));
+        match destination.is_loopback() && !own.is_some_and(|own| own.address.ip().is_loopback()) {
+            true => self.loopback(destination.is_ipv4()).unwrap_or(link),
+            false => link,
+        }
+    }
+
+    /// Whether an address belongs to this host, as far as the device knows.
+    pub fn is_here(&self, host: IpAddr) -> bool {
+        host.is_loopback() || self.has_address(host)
+    }
+
+    /// Whether an address is one of the device's.
+    pub fn has_address(&self, host: IpAddr) -> bool {
+        self.iter().any(|own| own.address.ip() == host)
+    }
+
+    /// The send socket of a route.
+    #[inline]
+    pub fn sender(&self, route: &Route) -> &Socket {
+        self[usize::from(route.link)].senders.get(route.sender)
+    }
+
+    /// The headers of a packet on this route.
+    #[inline]
+    pub fn headers(&self, route: &Route) -> Headers {
+        Headers { source: self.sender(route).local(), destination: route.destination }
+    }
+
+    /// The route with the source port of packets between these two QPs, the local one first. `open` opens a socket at this
+    /// address, on its port or the next free one, if there is none for that source port yet.
+    pub fn with_sender(
+        &self,
+        route: Route,
+        (local, remote): (Qpn, Qpn),
+        open: impl FnOnce(SocketAddr) -> Option<Socket>,
+    ) -> Route {
+        let own = &self[usize::from(route.link)];
+        let port = source_port(route.flow_label, local, remote);
+        let sender = own.senders.index_of(port, |port| {
+            let mut address = own.address;
+            address.set_port(port);
+            open(address)
+        });
+        Route { sender, flow_label: 0, ..route }
+    }
+
+    /// The addresses of the first send sockets.
+    pub fn sources(&self) -> impl Iterator<Item = SocketAddr> {
+        self.iter().map(|own| own.senders.first().local())
+    }
+
+    /// The number of send sockets.
+    pub fn senders(&self) -> usize {
+        self.iter().map(|own| own.senders.len()).sum()
+    }
+
+    /// The send sockets, each with the fields its routes have in common.
+    pub(super) fn send_sockets(&self) -> impl Iterator<Item = (Route, &Socket)> {
+        (0..=u8::MAX).zip(self.iter()).flat_map(|(link, own)| {
+            own.senders.iter().map(move |(sender, socket)| {
+                (Route { sender, ..Route::new(link, own.address) }, socket)
+            })
+        })
+    }
+
+    /// The bytes that may be in flight to one peer, as [`ferroce_proto::congestion::cost`] counts them. The peer's receive
+    /// buffer is assumed to be as large as ours; Linux charges a datagram up to twice its length, and other senders share
+    /// the buffer.
+    pub fn receive_share(&self) -> usize {
+        let buffers = self.iter().map(|own| own.receiver.features().receive_buffer);
+        (buffers.min().unwrap_or(0) / 3).min(MAX_IN_FLIGHT)
+    }
+}

@@ -1,0 +1,26 @@
+//! UDP sockets.
+//!
+//! | module | role |
+//! |---|---|
+//! | `address` | one address of a device, with its sockets |
+//! | `addresses` | all addresses of a device, and what is looked up in them |
+//! | `senders` | the send sockets of an address, and the source port of a QP |
+//! | `forwarding` | packets that reached this process but belong to another one |
+//! | `steering` | when to update the kernel's table of which process receives which packet |
+//! | `reports` | reports of ICMP that a peer's UDP port is closed |
+//! | `histories` | the IPv4 identifications that a host has used |
+
+mod address;
+mod addresses;
+mod forwarding;
+mod histories;
+mod reports;
+mod senders;
+mod steering;
+
+pub use address::Address;
+pub use addresses::Addresses;
+pub use forwarding::{Forwarded, Forwarding, Retried};
+pub use histories::{Histories, History};
+pub use senders::{Senders, first_port};
+pub use steering::Steering;
