@@ -2,6 +2,8 @@
 //!
 //! | module | role |
 //! |---|---|
+//! | [`embedder`] | what the links need from the device that they belong to |
+//! | [`packet`] | a packet that leaves, as a capture describes it |
 //! | [`route`] | the route of a packet: which address of the device it leaves from, and where it goes |
 //! | [`udp`] | UDP sockets: packets to other hosts, and to local processes that share no memory |
 //!
@@ -9,5 +11,7 @@
 //! CQs, nor the connection manager, and it starts no thread: its embedder decides which thread sends and receives.
 #![forbid(unsafe_code)]
 
+pub mod embedder;
+pub mod packet;
 pub mod route;
 pub mod udp;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
 
 use ferroce_device::Objects;
+use ferroce_links::embedder::Embedder as _;
 use ferroce_links::route::Route;
 use ferroce_links::udp::Forwarding;
 use ferroce_memory::Registry;
@@ -19,7 +20,7 @@ use super::driver::Driver;
 use super::management::Management;
 use super::outbox::Outbox;
 use super::pause::Pause;
-use super::port::{Port, open_sender};
+use super::port::Port;
 use super::queue_pair::{Core, Inner, RecvQueue};
 use super::rings::Rings;
 use super::shards::Handle;
@@ -261,13 +262,9 @@ impl Adapter {
         self.port.links.with_sender(route, (local, remote), |address| self.open_sender(address))
     }
 
-    /// Opens a send socket at this address, on its port or the next free one.
-    pub(super) fn open_sender(&self, address: SocketAddr) -> Option<Socket> {
-        let socket = open_sender(address, self.device.interface(), &self.options).ok()?;
-        self.tap.add_source(socket.local());
-        // The thread has to watch the new socket as well.
-        self.signals.wake();
-        Some(socket)
+    /// Adds an address that the device sends from to its captures.
+    pub(super) fn add_source(&self, source: SocketAddr) {
+        self.tap.add_source(source);
     }
 
     /// Tells the device thread that no thread polls any more: it watches the sockets again.

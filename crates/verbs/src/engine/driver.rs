@@ -3,6 +3,9 @@
 //! Threads that post, poll or wait make passes themselves; the device thread makes them when no other thread does. A
 //! thread that finds the device owned leaves a request for the owner and does not wait; see [`ferroce_sync::Owned`].
 
+#[cfg(test)]
+mod tests;
+
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,6 +15,7 @@ use ferroce_device::tuning::passes::{
     PACKETS_PER_POST, ROUNDS_PER_POST,
 };
 use ferroce_device::{Device, TurnEnd};
+use ferroce_links::udp::TxBatch;
 use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
 use ferroce_sync::{Guard, MutexGuard, NEVER, Requests};
@@ -24,7 +28,6 @@ use super::port::Port;
 use super::queue_pair::{Core, Inner};
 use super::rings::RingState;
 use super::rx::Rx;
-use super::tx::TxBatch;
 use crate::drive::{Deferral, Links};
 use crate::event::EventKind;
 use crate::faults::Faults;
@@ -57,7 +60,7 @@ impl Driver {
     pub(super) fn new(port: &Port, faults: Option<Faults>) -> Self {
         Self {
             rx: Rx::new(&port.links, faults),
-            tx: TxBatch::new(),
+            tx: TxBatch::default(),
             device: Device::new(port.links.receive_share(), port.links.slot()),
             rings: RingState::new(),
             deferral: Deferral::default(),
@@ -99,8 +102,27 @@ impl Driver {
     pub(super) fn forget(&mut self, adapter: &Adapter, core: &Arc<Core>) {
         let mut inner = core.inner.lock();
         inner.peer_info = None;
-        self.tx.discard(adapter, core.number);
+        self.tx.discard(&adapter.port.links, core.number);
         self.device.forget(core, &mut inner);
+    }
+
+    /// Transmits queued packets, about `most` of them, and returns whether there were any. The rest stays queued.
+    pub(super) fn transmit_all(&mut self, adapter: &Adapter, now: Instant, most: usize) -> bool {
+        self.device.transmit_all(&mut self.tx, adapter, now, most)
+    }
+
+    /// Sends the remaining packets of a QP. Returns false if a send buffer is full.
+    pub(super) fn send_remaining(
+        &mut self,
+        adapter: &Adapter,
+        core: &Arc<Core>,
+        now: Instant,
+    ) -> bool {
+        if !self.tx.flush(adapter) {
+            return false;
+        }
+        self.device.turn(&mut self.tx, adapter, core, &mut core.inner.lock(), now);
+        self.tx.flush(adapter)
     }
 
     /// Receives, runs timers and transmits. Returns whether anything was received or sent, so that there may be more.

@@ -9,10 +9,10 @@
 //! | `groups` | multicast groups |
 //! | `queue_pair` | a QP as the engine sees it |
 //! | `host` | what the device core needs: memory, QPs, CQs, events, routes, rings |
+//! | `embedder` | what the links need: addresses, counters, captures |
 //! | `driver` | what drives the device: passes, and which thread makes them |
 //! | `rx` | receiving from sockets: system calls, ICRC |
 //! | `refusals` | what becomes of packets that are dropped |
-//! | `tx` | a packet's way out: batches, system calls |
 //! | `rings` | packets between processes of one user, through shared memory |
 //! | `outbox` | packets that belong to no QP |
 //! | `destroy` | destroying objects between two passes |
@@ -32,6 +32,7 @@ mod adapter;
 mod counters;
 mod destroy;
 mod driver;
+mod embedder;
 mod forwarding;
 mod groups;
 mod host;
@@ -52,7 +53,6 @@ mod shards;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 mod thread;
-mod tx;
 mod unreachable;
 mod wait;
 mod watches;

@@ -27,6 +27,7 @@ use ferroce_device::credit::Receiver;
 use ferroce_device::tuning::shared_memory::{
     MAX_PAYLOAD, SIZE as RING_SIZE, SPINS, SPINS_PER_PASS,
 };
+use ferroce_links::packet::MAX_PACKET;
 use ferroce_links::route::Route;
 use ferroce_sys::{Change, Hub, Incoming, MAX_RING_SIZE, Outgoing, RxInfo, record_header};
 use ferroce_wire::number::Qpn;
@@ -35,7 +36,6 @@ use ferroce_wire::udp_headers::Headers;
 use super::adapter::{Adapter, now};
 use super::counters::Counters;
 use super::driver::Driver;
-use super::tx::MAX_PACKET;
 use crate::options::Local;
 use crate::sync::lock;
 

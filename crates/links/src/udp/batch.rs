@@ -1,55 +1,27 @@
-//! A packet's way out: a QP's turn, the packet's ICRC, its batch, the system call.
+//! A packet's way out through a socket: its ICRC, its batch, the system call.
 
 #[cfg(test)]
 mod tests;
 
 use std::io::IoSlice;
 use std::ops::Range;
-use std::sync::Arc;
 
-use ferroce_device::{Committed, Link, Outgoing, Room, Tx};
-use ferroce_links::route::Route;
-use ferroce_proto::time::Instant;
+use ferroce_device::{Committed, Link, Outgoing, Room, State as _, Tx};
 use ferroce_sys::batch::{MAX_BYTES_V6, MAX_SEGMENTS};
 use ferroce_sys::steering::slot_of;
 use ferroce_sys::{Batch, Error, Uncancellable};
-use ferroce_tap::{Owner, PacketMetadata};
 use ferroce_wire::number::Qpn;
 use ferroce_wire::packet::ICRC_LEN as ICRC;
 
-use super::adapter::Adapter;
-use super::counters::count_error;
-use super::driver::Driver;
-use super::queue_pair::{Core, Inner};
-
-/// The largest packet: 4096 bytes of payload and all headers, rounded up.
-pub(super) const MAX_PACKET: usize = 4096 + 128;
-
-impl Driver {
-    /// Transmits queued packets, about `most` of them, and returns whether there were any. The rest stays queued.
-    pub(super) fn transmit_all(&mut self, adapter: &Adapter, now: Instant, most: usize) -> bool {
-        self.device.transmit_all(&mut self.tx, adapter, now, most)
-    }
-
-    /// Sends the remaining packets of a QP. Returns false if a send buffer is full.
-    pub(super) fn send_remaining(
-        &mut self,
-        adapter: &Adapter,
-        core: &Arc<Core>,
-        now: Instant,
-    ) -> bool {
-        if !self.tx.flush(adapter) {
-            return false;
-        }
-        self.device.turn(&mut self.tx, adapter, core, &mut core.inner.lock(), now);
-        self.tx.flush(adapter)
-    }
-}
+use super::addresses::Addresses;
+use crate::embedder::Embedder;
+use crate::packet::{MAX_PACKET, Owner, SentPacket};
+use crate::route::Route;
 
 /// A batch under construction: packets of one size, of which the last may be shorter, to one process at one
 /// destination.
 #[derive(Debug)]
-pub(super) struct TxBatch {
+pub struct TxBatch {
     bytes: Box<[u8]>,
     used: usize,
     /// The size of each packet.
@@ -64,7 +36,7 @@ pub(super) struct TxBatch {
     /// The QP and work request of each packet.
     owners: Vec<Owner>,
     /// How many of its first packets are in the capture already.
-    recorded: usize,
+    captured: usize,
     /// The socket's send buffer was full.
     blocked: bool,
     /// The packet behind the batch, which could not join it when the send buffer was full. Its PSN is used up and its
@@ -73,7 +45,7 @@ pub(super) struct TxBatch {
     /// How many packets of the outbox were ever added.
     own_taken: u64,
     /// A socket is gone.
-    pub(super) broken: bool,
+    pub broken: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,8 +56,8 @@ struct Kept {
     owner: Owner,
 }
 
-impl TxBatch {
-    pub(super) fn new() -> Self {
+impl Default for TxBatch {
+    fn default() -> Self {
         Self {
             bytes: vec![0; MAX_BYTES_V6 + MAX_PACKET].into(),
             used: 0,
@@ -95,28 +67,30 @@ impl TxBatch {
             slot: None,
             closed: false,
             owners: Vec::new(),
-            recorded: 0,
+            captured: 0,
             blocked: false,
             kept: None,
             own_taken: 0,
             broken: false,
         }
     }
+}
 
+impl TxBatch {
     /// The route of a batch that did not fit into the send buffer.
-    pub(super) fn blocked_route(&self) -> Option<Route> {
+    pub fn blocked_route(&self) -> Option<Route> {
         self.route.filter(|_| self.blocked)
     }
 
     /// Whether there are packets in the batch, or behind it.
     #[inline]
-    pub(super) fn is_in_use(&self) -> bool {
+    pub fn is_in_use(&self) -> bool {
         self.packets > 0 || self.blocked || self.kept.is_some()
     }
 
     /// How many packets were taken from the outbox.
     #[inline]
-    pub(super) fn taken(&self) -> u64 {
+    pub fn taken(&self) -> u64 {
         self.own_taken
     }
 
@@ -139,18 +113,18 @@ impl TxBatch {
 
     /// Adds the packet behind the batch, which has no ICRC yet; a batch that cannot take it is sent first. Returns
     /// false if the send buffer is full: the packet is kept, and nothing else may be added.
-    fn append(&mut self, adapter: &Adapter, length: usize, route: Route, owner: Owner) -> bool {
+    fn append<H: Embedder>(&mut self, host: &H, length: usize, route: Route, owner: Owner) -> bool {
         let length = length + ICRC;
         if self.takes(length, &route) {
-            self.push(adapter, Kept { length, route, owner });
+            self.add(host.addresses(), Kept { length, route, owner });
             return true;
         }
         self.kept = Some(Kept { length, route, owner });
-        self.send(adapter)
+        self.send(host)
     }
 
     /// Completes the packet behind the batch with its ICRC and adds it.
-    fn push(&mut self, adapter: &Adapter, packet: Kept) {
+    fn add(&mut self, addresses: &Addresses, packet: Kept) {
         let Kept { length, route, owner } = packet;
         if self.packets == 0 {
             (self.segment, self.route) = (length, Some(route));
@@ -158,8 +132,8 @@ impl TxBatch {
         }
         self.closed = length < self.segment;
         let (start, end) = (self.used, self.used + length - ICRC);
-        let index = if adapter.port.links.sender(&route).gso() { self.packets } else { 0 };
-        let icrc = adapter.port.links.headers(&route).icrc(&self.bytes[start..end], index as u16);
+        let index = if addresses.sender(&route).gso() { self.packets } else { 0 };
+        let icrc = addresses.headers(&route).icrc(&self.bytes[start..end], index as u16);
         self.bytes[end..end + ICRC].copy_from_slice(&icrc);
         self.used = end + ICRC;
         self.packets += 1;
@@ -167,9 +141,9 @@ impl TxBatch {
     }
 
     /// Sends everything. Returns false, and keeps what is left, if the send buffer is full.
-    pub(super) fn flush(&mut self, adapter: &Adapter) -> bool {
+    pub fn flush<H: Embedder>(&mut self, host: &H) -> bool {
         while self.packets > 0 {
-            if !self.send(adapter) {
+            if !self.send(host) {
                 return false;
             }
         }
@@ -177,13 +151,13 @@ impl TxBatch {
     }
 
     /// Sends the batch; a kept packet begins the next one. Returns false if the send buffer is full.
-    fn send(&mut self, adapter: &Adapter) -> bool {
+    fn send<H: Embedder>(&mut self, host: &H) -> bool {
         let Some(route) = self.route else { return true };
-        let sender = adapter.port.links.sender(&route);
+        let sender = host.addresses().sender(&route);
         let mut start = 0;
         while start < self.used {
-            if adapter.records_before_sending() {
-                self.record(adapter, start, self.owners.len(), &route);
+            if host.captures_before_sending() {
+                self.capture(host, start, self.owners.len(), &route);
             }
             let pieces = [IoSlice::new(&self.bytes[start..self.used])];
             let batch = Batch {
@@ -204,12 +178,12 @@ impl TxBatch {
                 }
                 Ok(packets) => {
                     let end = (start + packets * self.segment).min(self.used);
-                    self.sent(adapter, start..end, &route);
+                    self.sent(host, start..end, &route);
                     start = end;
                 }
                 Err(Error::GsoRefused) => {
                     sender.disable_gso();
-                    let headers = adapter.port.links.headers(&route);
+                    let headers = host.addresses().headers(&route);
                     for packet in self.bytes[start..self.used].chunks_mut(self.segment) {
                         if let Some((covered, icrc)) = packet.split_last_chunk_mut::<ICRC>() {
                             *icrc = headers.icrc(covered, 0);
@@ -219,32 +193,31 @@ impl TxBatch {
                 // The kernel refused the packets. They count as lost; RC retransmits them.
                 Err(error) => {
                     tracing::debug!(destination = %route.destination, %error, "packets not sent");
-                    let counters = &adapter.counters;
-                    count_error(counters.send_failed(), counters.send_errno(), &error);
+                    host.send_failed(&error);
                     self.broken |= error.is_fatal();
                     break;
                 }
             }
         }
-        self.clear(adapter);
+        self.clear(host.addresses());
         true
     }
 
     /// Empties the batch; a kept packet becomes its first.
-    fn clear(&mut self, adapter: &Adapter) {
+    fn clear(&mut self, addresses: &Addresses) {
         let behind = self.used;
         (self.used, self.segment, self.packets) = (0, 0, 0);
         (self.route, self.slot, self.closed, self.blocked) = (None, None, false, false);
         self.owners.clear();
-        self.recorded = 0;
+        self.captured = 0;
         if let Some(kept) = self.kept.take() {
             self.bytes.copy_within(behind..behind + kept.length, 0);
-            self.push(adapter, kept);
+            self.add(addresses, kept);
         }
     }
 
     /// Removes the packets of a QP from a batch that did not fit into the send buffer.
-    pub(super) fn discard(&mut self, adapter: &Adapter, number: Qpn) {
+    pub fn discard(&mut self, addresses: &Addresses, number: Qpn) {
         let Some(route) = self.route else { return };
         let kept = self.kept.take_if(|kept| kept.owner.queue_pair != number);
         let dropped = self.kept.take().is_some();
@@ -252,8 +225,8 @@ impl TxBatch {
             self.kept = kept;
             return;
         }
-        let gso = adapter.port.links.sender(&route).gso();
-        let (headers, segment) = (adapter.port.links.headers(&route), self.segment);
+        let gso = addresses.sender(&route).gso();
+        let (headers, segment) = (addresses.headers(&route), self.segment);
         let (mut used, mut start) = (0, 0);
         for index in 0..self.owners.len() {
             let end = (start + segment).min(self.used);
@@ -274,40 +247,40 @@ impl TxBatch {
             self.kept = Some(kept);
         }
         let is_left = |owner: &&Owner| owner.queue_pair != number;
-        self.recorded = self.owners[..self.recorded].iter().filter(is_left).count();
+        self.captured = self.owners[..self.captured].iter().filter(is_left).count();
         self.owners.retain(|owner| owner.queue_pair != number);
         (self.used, self.packets) = (used, self.owners.len());
         if self.packets == 0 {
-            self.clear(adapter);
+            self.clear(addresses);
         }
     }
 
-    fn sent(&mut self, adapter: &Adapter, range: Range<usize>, route: &Route) {
+    fn sent<H: Embedder>(&mut self, host: &H, range: Range<usize>, route: &Route) {
         let packets = range.len().div_ceil(self.segment);
-        adapter.counters.sent(packets as u32, range.len());
-        self.record(adapter, range.start, packets, route);
+        host.sent_through_socket(packets as u32, range.len());
+        self.capture(host, range.start, packets, route);
         self.owners.drain(..packets.min(self.owners.len()));
-        self.recorded = self.recorded.saturating_sub(packets);
+        self.captured = self.captured.saturating_sub(packets);
     }
 
     /// Captures the first packets of the batch, which begin at `start`, as far as they are not captured yet.
-    fn record(&mut self, adapter: &Adapter, start: usize, packets: usize, route: &Route) {
-        let Some(tap) = adapter.tap() else { return };
-        let headers = adapter.port.links.headers(route);
-        let gso = adapter.port.links.sender(route).gso();
+    fn capture<H: Embedder>(&mut self, host: &H, start: usize, packets: usize, route: &Route) {
+        if !host.is_captured() {
+            return;
+        }
+        let headers = host.addresses().headers(route);
+        let gso = host.addresses().sender(route).gso();
         let bytes = self.bytes[start..self.used].chunks(self.segment).take(packets);
         let all = bytes.zip(&self.owners).enumerate();
-        for (index, (packet, owner)) in all.skip(self.recorded) {
+        for (index, (bytes, &owner)) in all.skip(self.captured) {
             let index = if gso { index as u16 } else { 0 };
-            let (class, hop_limit) = (route.traffic_class, route.hop_limit);
-            let metadata = PacketMetadata::sent(headers, class, hop_limit, index, *owner);
-            tap.record(&metadata, packet);
+            host.capture(&SentPacket { owner, route, headers, index }, bytes);
         }
-        self.recorded = self.recorded.max(packets.min(self.owners.len()));
+        self.captured = self.captured.max(packets.min(self.owners.len()));
     }
 }
 
-impl Tx<Adapter> for TxBatch {
+impl<H: Embedder> Tx<H> for TxBatch {
     /// The batch takes every packet, and the one behind a batch that cannot be sent is kept.
     #[inline]
     fn room(&mut self) -> Room {
@@ -321,22 +294,25 @@ impl Tx<Adapter> for TxBatch {
 
     fn commit(
         &mut self,
-        adapter: &Adapter,
-        inner: &mut Inner,
+        host: &H,
+        state: &mut H::State,
         packet: &Outgoing<'_, Route>,
     ) -> Committed {
         let Outgoing { number, bth, length, route, is_local, work, .. } = *packet;
         let route = match route {
-            Some(own) if !is_local => Some(adapter.with_sender(own, number, bth.destination)),
-            route => route.or(inner.route),
+            Some(own) if !is_local => {
+                let (addresses, queue_pairs) = (host.addresses(), (number, bth.destination));
+                Some(addresses.with_sender(own, queue_pairs, |address| host.open_sender(address)))
+            }
+            route => route.or(state.queue_pair().route),
         };
         let Some(route) = route else { return Committed { packets: 0, has_room: true } };
         let owner = Owner { queue_pair: number, work };
-        Committed { packets: 1, has_room: self.append(adapter, length, route, owner) }
+        Committed { packets: 1, has_room: self.append(host, length, route, owner) }
     }
 }
 
-impl Link<Adapter> for TxBatch {
+impl<H: Embedder> Link<H> for TxBatch {
     type Guard = Uncancellable;
 
     fn guard(&self) -> Uncancellable {
@@ -344,33 +320,24 @@ impl Link<Adapter> for TxBatch {
     }
 
     #[inline]
-    fn unblock(&mut self, adapter: &Adapter) -> bool {
-        !self.blocked || self.flush(adapter)
+    fn unblock(&mut self, host: &H) -> bool {
+        !self.blocked || Self::flush(self, host)
     }
 
     #[inline]
-    fn flush(&mut self, adapter: &Adapter) -> bool {
-        Self::flush(self, adapter)
+    fn flush(&mut self, host: &H) -> bool {
+        Self::flush(self, host)
     }
 
-    fn push(&mut self, adapter: &Adapter, route: Route, packet: &[u8]) -> bool {
+    fn push(&mut self, host: &H, route: Route, packet: &[u8]) -> bool {
         self.behind()[..packet.len()].copy_from_slice(packet);
         let owner = Owner { queue_pair: sender(packet), work: None };
-        self.append(adapter, packet.len(), route, owner)
+        self.append(host, packet.len(), route, owner)
     }
 
     #[inline]
     fn own_taken(&mut self) -> &mut u64 {
         &mut self.own_taken
-    }
-}
-
-impl Adapter {
-    /// Whether packets are captured before they are sent, as kernels do: otherwise the response, which another shard or a
-    /// captured process receives, could come first. A file of one shard gets them afterwards, without those that the kernel
-    /// refused.
-    fn records_before_sending(&self) -> bool {
-        self.tap().is_some_and(|tap| self.options.shard_count() > 1 || tap.is_live())
     }
 }
 
