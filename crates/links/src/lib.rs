@@ -3,8 +3,9 @@
 //! | module | role |
 //! |---|---|
 //! | [`embedder`] | what the links need from the device that they belong to |
-//! | [`packet`] | a packet that leaves, as a capture describes it |
+//! | [`packet`] | packets that leave, as captures and counters describe them |
 //! | [`route`] | the route of a packet: which address of the device it leaves from, and where it goes |
+//! | [`ring`] | shared memory: packets between processes of one user on one host |
 //! | [`udp`] | UDP sockets: packets to other hosts, and to local processes that share no memory |
 //!
 //! The crate knows packets, sockets and shared memory. It does not know the objects of the verbs interface, such as contexts and
@@ -13,5 +14,6 @@
 
 pub mod embedder;
 pub mod packet;
+pub mod ring;
 pub mod route;
 pub mod udp;

@@ -1,4 +1,4 @@
-//! A packet that leaves, as a capture describes it.
+//! Packets that leave, as captures and counters describe them.
 
 use ferroce_proto::work::WorkId;
 use ferroce_wire::number::Qpn;
@@ -29,4 +29,25 @@ pub struct SentPacket<'a> {
     pub headers: Headers,
     /// Its index in a batch that the kernel segments, from which the IPv4 identification follows; 0 otherwise.
     pub index: u16,
+}
+
+/// Packets, bytes of payload and messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of payload.
+    pub bytes: u64,
+    /// Messages.
+    pub messages: u64,
+}
+
+impl Traffic {
+    /// Adds packets with this payload in all, and the messages that end with them.
+    #[inline]
+    pub fn add(&mut self, packets: u32, payload: usize, messages: u64) {
+        self.packets += u64::from(packets);
+        self.bytes += payload as u64;
+        self.messages += messages;
+    }
 }

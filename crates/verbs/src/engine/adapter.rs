@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use ferroce_device::Objects;
 use ferroce_links::embedder::Embedder as _;
+use ferroce_links::ring::Rings;
 use ferroce_links::route::Route;
 use ferroce_links::udp::Forwarding;
 use ferroce_memory::Registry;
@@ -22,14 +23,13 @@ use super::outbox::Outbox;
 use super::pause::Pause;
 use super::port::Port;
 use super::queue_pair::{Core, Inner, RecvQueue};
-use super::rings::Rings;
 use super::shards::Handle;
 use super::thread;
 use crate::device::Device;
 use crate::drive::Polling;
 use crate::error::{CreateError, OpenError};
 use crate::event::Events;
-use crate::options::Options;
+use crate::options::{Local, Options};
 use crate::sync::lock;
 
 /// The QPs and SRQs of an open device.
@@ -179,8 +179,7 @@ impl Adapter {
     ) -> Result<Self, OpenError> {
         let Common { memory, events, counters, tap, objects } = common;
         let slot = port.links.slot();
-        let addresses = port.links.iter().map(|link| link.address);
-        let rings = Rings::new(options.local, addresses, slot);
+        let rings = Rings::new(options.local == Local::Memory, &port.links);
         Ok(Self {
             rings,
             shard,

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use ferroce_links::embedder::Embedder;
-use ferroce_links::packet::SentPacket;
+use ferroce_links::packet::{SentPacket, Traffic};
+use ferroce_links::ring::Rings;
 use ferroce_links::udp::Addresses;
 use ferroce_sys::{Error, Socket};
 use ferroce_tap::{Owner, PacketMetadata};
@@ -11,11 +12,18 @@ use ferroce_tap::{Owner, PacketMetadata};
 use super::adapter::Adapter;
 use super::counters::count_error;
 use super::port::open_sender;
+use super::qp_stats::Class;
+use super::queue_pair::Inner;
 
 impl Embedder for Adapter {
     #[inline]
     fn addresses(&self) -> &Addresses {
         &self.port.links
+    }
+
+    #[inline]
+    fn rings(&self) -> &Rings {
+        &self.rings
     }
 
     fn open_sender(&self, address: SocketAddr) -> Option<Socket> {
@@ -28,6 +36,16 @@ impl Embedder for Adapter {
 
     fn sent_through_socket(&self, packets: u32, bytes: usize) {
         self.counters.sent(packets, bytes);
+    }
+
+    #[inline]
+    fn sent_through_ring(&self, packets: u32, bytes: usize) {
+        self.counters.sent_locally(packets, bytes);
+    }
+
+    #[inline]
+    fn sent_messages(&self, inner: &mut Inner, messages: &[Traffic; 2]) {
+        inner.stats.sent_messages([Class::Send, Class::Write], messages);
     }
 
     fn send_failed(&self, error: &Error) {

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use ferroce_device::credit::Receiver;
 use ferroce_device::credit::probe::ProbePacket;
 use ferroce_device::{Host, Refusal};
+use ferroce_links::ring::RingRoute;
 use ferroce_links::route::Route;
 use ferroce_memory::Registry;
 use ferroce_proto::counters::Counters;
@@ -23,7 +24,6 @@ use ferroce_wire::transport::{Aeth, Bth};
 use super::adapter::{Adapter, Tables};
 use super::counters::count;
 use super::queue_pair::{Core, Inner, RecvQueue};
-use super::rings::{RingRoute, resume_rings};
 use super::rx::ReceivedPacket;
 use crate::cq;
 use crate::event::{AsyncEvent, Source};
@@ -210,7 +210,7 @@ impl Host for Adapter {
         // UC has a ring from the start, or none.
         inner.endpoint.next_unacknowledged()?.1?;
         last.filter(|last| last.serves(&path))
-            .or_else(|| self.existing_ring(to, path).map(Box::new))
+            .or_else(|| self.rings.datagram_route(&self.port.links, to, path).map(Box::new))
     }
 
     #[inline]
@@ -228,6 +228,6 @@ impl Host for Adapter {
 
     #[inline]
     fn resume_queues(&self, resume: impl FnMut(u64, usize) -> bool) {
-        resume_rings(self, resume);
+        self.rings.resume(resume);
     }
 }

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use ferroce_links::packet::Traffic;
 use ferroce_links::route::Route;
 use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::{Endpoint, Settings};
@@ -44,20 +45,6 @@ pub(crate) struct QpStats {
     sample: Option<Sample>,
     /// Whether completions mean that the peer has responded.
     reliable: bool,
-}
-
-/// Packets, bytes of payload and messages.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Traffic([u64; TRAFFIC_WORDS]);
-
-impl Traffic {
-    #[inline]
-    pub(super) fn add(&mut self, packets: u32, payload: usize, messages: u64) {
-        let [all_packets, bytes, all_messages] = &mut self.0;
-        *all_packets += u64::from(packets);
-        *bytes += payload as u64;
-        *all_messages += messages;
-    }
 }
 
 /// A send request whose latency is measured. There is one at a time, so that requests need no timestamp.
@@ -193,9 +180,11 @@ impl QpStats {
         traffic: &[Traffic; N],
     ) {
         for (class, more) in classes.into_iter().zip(traffic) {
-            if more.0[0] > 0 {
-                let words = self.traffic[class as usize].0.iter_mut();
-                words.zip(more.0).for_each(|(word, more)| *word += more);
+            if more.packets > 0 {
+                let traffic = &mut self.traffic[class as usize];
+                traffic.packets += more.packets;
+                traffic.bytes += more.bytes;
+                traffic.messages += more.messages;
                 self.changed |= 1 << class as usize;
             }
         }
@@ -296,7 +285,9 @@ impl QpStats {
                 changed &= changed - 1;
                 let start = Field::Traffic as usize + class * TRAFFIC_WORDS;
                 if let Some(published) = words.get(start..start + TRAFFIC_WORDS) {
-                    let values = published.iter().zip(self.traffic[class].0);
+                    let Traffic { packets, bytes, messages } = self.traffic[class];
+                    let values: [_; TRAFFIC_WORDS] = [packets, bytes, messages];
+                    let values = published.iter().zip(values);
                     values.for_each(|(word, value)| word.store(value, Relaxed));
                 }
             }

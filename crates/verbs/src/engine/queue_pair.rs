@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ferroce_device::credit::Receiver;
 use ferroce_device::{Marks, Object, QueuePair, ReceiveSource, Schedulable, State};
+use ferroce_links::ring::RingRoute;
 use ferroce_links::route::Route;
 use ferroce_proto::doorbell::Ring;
 use ferroce_proto::endpoint::Event;
@@ -18,7 +19,6 @@ use ferroce_wire::number::Qpn;
 use ferroce_wire::transport::Bth;
 
 use super::qp_stats::QpStats;
-use super::rings::RingRoute;
 use crate::cq::{self, WorkCompletion};
 use crate::event::Events;
 use crate::time::Timestamp;

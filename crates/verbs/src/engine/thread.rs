@@ -66,7 +66,7 @@ impl<'a> Thread<'a> {
     fn pass(&mut self) -> (Pass, bool) {
         let adapter = self.adapter;
         if self.watches.has(Watch::Rings) {
-            adapter.run_hub();
+            adapter.rings.run_hub();
         }
         let links = self.watches.links(self.found);
         let unpolled = adapter.polling.idle(clock::now());

@@ -65,7 +65,7 @@ impl QueuePair {
                 let traffic_class = route.traffic_class | inner.endpoint.ecn().0;
                 let route = Route { traffic_class, ..route };
                 let route = adapter.with_sender(route, core.number, remote);
-                let ring = adapter.ring_to(&route, remote);
+                let ring = adapter.rings.route(&adapter.port.links, &route, remote);
                 inner.set_route(route, remote, ring);
             }
             let peer = inner.route.zip(remote);

@@ -117,7 +117,8 @@ impl QueuePair {
         let length = |datagram: &UdSendRequest<'_>| datagram.data.len();
         self.post_list(datagrams, length, |endpoint, datagram| {
             self.check_data(&datagram.data)?;
-            self.adapter().prepare_datagram(&datagram.address.route, datagram.destination);
+            let (adapter, route) = (self.adapter(), &datagram.address.route);
+            adapter.rings.prepare_datagram(&adapter.port.links, route, datagram.destination);
             let posted = endpoint.post_datagram(datagram.into());
             posted.map_err(|error| PostError::of(error, endpoint.state()))
         })

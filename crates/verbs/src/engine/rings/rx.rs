@@ -2,12 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use ferroce_device::tuning::shared_memory::{
     ACK_INTERVAL, FEW, MAX_BURST, MAX_BURST_BYTES, RELEASE, SIZE as RING_SIZE,
 };
 use ferroce_device::{Burst, Device, Refusal, admit, destination};
+use ferroce_links::packet::MAX_PACKET;
+use ferroce_links::ring::record::INFO;
+use ferroce_links::ring::{run, write_ack};
 use ferroce_memory::Placement;
 use ferroce_proto::endpoint::Pending;
 use ferroce_proto::qp::ServiceType;
@@ -25,9 +27,7 @@ use super::super::counters::count;
 use super::super::driver::Driver;
 use super::super::queue_pair::{Core, Inner};
 use super::super::rx::{CONGESTION_EXPERIENCED, ReceivedPacket};
-use super::tx::write_ack;
-use super::{INFO, MAX_PACKET, Metadata, RingState, run};
-use crate::sync::lock;
+use super::{Metadata, RingState};
 
 /// The path MTU of captured packets whose QP does not exist.
 const MAX_MTU: u16 = 4096;
@@ -36,9 +36,9 @@ impl RingState {
     /// Updates the list of rings to receive from.
     #[inline]
     fn refresh(&mut self, adapter: &Adapter) {
-        let version = adapter.rings.version.load(Ordering::Acquire);
+        let version = adapter.rings.version();
         if version != self.version {
-            self.incoming = lock(&adapter.rings.incoming).to_vec();
+            self.incoming = adapter.rings.incoming();
             self.version = version;
         }
     }
@@ -98,7 +98,7 @@ impl Driver {
         self.rings.refresh(adapter);
         self.device.resume(adapter);
         let mut some = self.receive_bursts(adapter);
-        if adapter.rings.is_ending.load(Ordering::Acquire) {
+        if adapter.rings.is_ending() {
             let _guard = Uncancellable::new();
             self.rings.refresh(adapter);
             // Other processes may go on sending, but a ring does not hold more than this.
@@ -126,26 +126,17 @@ impl Driver {
             if self.receive_from(adapter, ring) == Err(Broken) {
                 tracing::debug!("ring closed: a local process wrote an invalid position or length");
                 count(adapter.counters.malformed());
-                if let Some(hub) = adapter.rings.hub() {
-                    hub.close(ring.id);
-                }
                 gone.push(ring.id);
             }
             self.rx.more |= !ring.consumer.is_empty();
         }
         self.rings.incoming = incoming;
         if !gone.is_empty() {
-            self.drop_rings(adapter, &gone);
+            adapter.rings.close(&gone);
+            // Their memory is unmapped at once: the next pass may be far away.
+            self.rings.refresh(adapter);
         }
         some
-    }
-
-    /// Drops these rings, and no other that has ended: it may have records. Their memory is unmapped at once, because the next
-    /// pass may be far away.
-    #[cold]
-    fn drop_rings(&mut self, adapter: &Adapter, gone: &[u64]) {
-        adapter.rings.change(|list| list.retain(|ring| !gone.contains(&ring.id)));
-        self.rings.refresh(adapter);
     }
 
     /// Receives packets from one ring.

@@ -1,16 +1,17 @@
 //! When ACKs are sent through rings, and which QPs are resumed when a full ring has space again. The tests own both
 //! devices, so that no other thread receives or transmits.
 
+use ferroce_device::tuning::shared_memory::SIZE as RING_SIZE;
 use ferroce_sync::Guard;
-use ferroce_wire::number::PKey;
+use ferroce_wire::number::{PKey, Qpn};
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::transport::{Bth, Reth};
 
 use super::*;
 use crate::engine::support::{Side, attributes, bring_up, connect, gid_index, open_alone, side};
 use crate::{
-    AddressVector, Congestion, Context, Operation, Options, QKey, QueuePairAttributes, ServiceType,
-    State, UdSendRequest, WorkId,
+    AddressVector, Congestion, Context, Local, Operation, Options, QKey, QueuePairAttributes,
+    ServiceType, State, UdSendRequest, WorkId,
 };
 
 fn own(context: &Context) -> Guard<'_, Driver> {
@@ -45,7 +46,7 @@ fn connected(contexts: &[Context; 2], bytes: usize) -> [Side; 2] {
     connect(&sides[0], &sides[1], gid_index(&contexts[0], false).unwrap(), 4096);
     // The device threads accept the rings.
     for context in contexts {
-        while lock(&context.adapter().rings.incoming).is_empty() {
+        while context.adapter().rings.incoming().is_empty() {
             std::thread::yield_now();
         }
     }
@@ -153,7 +154,7 @@ fn no_more_queue_pairs_are_resumed_than_a_ring_has_space_for() {
     let mut ours = own(&contexts[0]);
     let adapter = contexts[0].adapter();
     ours.transmit_all(adapter, now(), usize::MAX);
-    let to = Arc::clone(&lock(&adapter.rings.full)[0]);
+    let to = Arc::clone(&adapter.rings.full()[0]);
     let before = ours.device.credit.waiting();
     assert!(before > QUEUE_PAIRS / 2, "only {before} wait");
     assert!(before <= QUEUE_PAIRS, "a QP is queued once, whatever it has posted");
@@ -184,7 +185,7 @@ fn assert_nothing_waits(context: &Context) {
     loop {
         let mut driver = own(context);
         driver.transmit_all(adapter, now(), usize::MAX);
-        if lock(&adapter.rings.full).is_empty() {
+        if adapter.rings.full().is_empty() {
             assert_eq!(driver.device.credit.waiting(), 0);
             let _ = driver.give_up();
             return;
@@ -274,7 +275,7 @@ fn datagram_queue_pairs_that_are_reset_while_a_ring_is_full_do_not_stop_others()
         senders.iter().for_each(|sender| send(sender, id));
     }
     ours.transmit_all(adapter, now(), usize::MAX);
-    assert_eq!(lock(&adapter.rings.full).len(), 1, "all fits");
+    assert_eq!(adapter.rings.full().len(), 1, "all fits");
     // A QP that waits is reset and starts again.
     reset(&senders[0]);
     start(&senders[0]);

@@ -13,14 +13,14 @@ use ferroce_wire::transport::{Aeth, Bth};
 
 /// The maximum number of packets in a run.
 #[inline]
-pub(super) fn max_packets(mtu: u16) -> u32 {
+pub fn max_packets(mtu: u16) -> u32 {
     // A shift, because path MTUs are powers of two and division is slow.
     (MAX_PAYLOAD >> mtu.checked_ilog2().unwrap_or(0)) as u32
 }
 
 /// How many bytes longer the separate packets would be than the run.
 #[inline]
-pub(super) fn overhead(bth: &Bth, packets: u32) -> usize {
+pub fn overhead(bth: &Bth, packets: u32) -> usize {
     if packets == 1 {
         return 0;
     }
@@ -31,13 +31,13 @@ pub(super) fn overhead(bth: &Bth, packets: u32) -> usize {
 
 /// The number of packets in a run that starts with this header; 1 for a single packet.
 #[inline]
-pub(super) fn packets(bth: &Bth, payload: usize, mtu: u16) -> u32 {
+pub fn packets(bth: &Bth, payload: usize, mtu: u16) -> u32 {
     if is_single(payload, mtu) { 1 } else { packets_of_long(bth, payload, mtu) }
 }
 
 /// Whether a payload of this length fits in one packet, whatever its header.
 #[inline]
-pub(super) fn is_single(payload: usize, mtu: u16) -> bool {
+pub fn is_single(payload: usize, mtu: u16) -> bool {
     payload <= usize::from(mtu)
 }
 
@@ -88,13 +88,13 @@ impl Kind {
 
 /// The payload length of a packet or run with `behind` bytes after its BTH.
 #[inline]
-pub(super) fn payload(bth: &Bth, behind: usize) -> usize {
+pub fn payload(bth: &Bth, behind: usize) -> usize {
     let headers = bth.opcode.info().map_or(0, |info| info.extensions_len);
     behind.saturating_sub(headers + usize::from(bth.pad) + ICRC)
 }
 
 /// Calls `each` with every packet of a run, from the BTH to the space for the ICRC.
-pub(super) fn split(run: &[u8], mtu: u16, mut each: impl FnMut(&mut [u8])) {
+pub fn split(run: &[u8], mtu: u16, mut each: impl FnMut(&mut [u8])) {
     let Some((header, rest)) = run.split_first_chunk::<{ Bth::LEN }>() else { return };
     let bth = Bth::parse(header);
     let length = payload(&bth, rest.len());

@@ -1,30 +1,26 @@
 //! Transmitting packets through rings.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use ferroce_device::tuning::shared_memory::{PUBLISH, SHORT};
-use ferroce_device::{Committed, Host, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
-use ferroce_links::route::Route;
+use ferroce_device::{Committed, Outgoing, QueueTurn, Room, State as _, TransmitQueue, Tx};
 use ferroce_proto::time::Instant;
 use ferroce_sync::MutexGuard;
 use ferroce_sys::ring::{Broken, Producer};
-use ferroce_tap::{Owner, PacketMetadata};
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::ICRC_LEN as ICRC;
 use ferroce_wire::transport::{Aeth, Bth};
 
-use super::super::adapter::Adapter;
-use super::super::qp_stats::{Class, Traffic};
-use super::super::queue_pair::Inner;
-use super::{INFO, MAX_PACKET, MAX_RECORD, RingRoute, RingTo, Uncounted, run};
-use crate::sync::lock;
-
-/// The maximum length of a record with such a payload: the rest is the longest headers, padding and ICRC.
-pub(super) const SHORT_RECORD: usize = INFO + MAX_PACKET - 4096 + SHORT;
+use super::record::{INFO, MAX_RECORD, SHORT_RECORD};
+use super::route::{RingRoute, RingTo};
+use super::run;
+use crate::embedder::Embedder;
+use crate::packet::{Owner, SentPacket, Traffic};
+use crate::route::Route;
 
 /// The packets of one turn of a QP, on their way into its ring.
-pub(crate) struct RingTurn<'a> {
+#[derive(Debug)]
+pub struct RingTurn<'a> {
     to: &'a Arc<RingTo>,
     path: &'a Route,
     info: &'a [u8; INFO],
@@ -36,24 +32,25 @@ pub(crate) struct RingTurn<'a> {
     /// Whether the last message was signaled. If all are, no ACK is more urgent than the others, and no record is marked.
     was_signaled: bool,
     short: &'a mut [u8; SHORT_RECORD],
-    /// Not yet added to the counters of the device.
-    uncounted: Uncounted,
+    /// Packets and bytes of the messages that are not yet added to the counters of the device.
+    uncounted: (u32, usize),
     /// SENDs and WRITEs not yet added to the counters of the QP.
     messages: [Traffic; 2],
 }
 
-impl TransmitQueue<Adapter> for Box<RingRoute> {
+impl<H: Embedder> TransmitQueue<H> for Box<RingRoute> {
     type Turn<'a>
         = RingTurn<'a>
     where
         Self: 'a;
 
     #[inline]
-    fn begin<'a>(&'a mut self, adapter: &Adapter, inner: &mut Inner) -> RingTurn<'a> {
+    fn begin<'a>(&'a mut self, host: &H, state: &mut H::State) -> RingTurn<'a> {
         let RingRoute { to, path, info, sent, short } = &mut **self;
-        let is_captured = adapter.tap().is_some();
-        let mtu = inner.endpoint.path_mtu();
-        inner.endpoint.set_max_run(if is_captured { 1 } else { run::max_packets(mtu) });
+        let is_captured = host.is_captured();
+        let endpoint = &mut state.queue_pair().endpoint;
+        let mtu = endpoint.path_mtu();
+        endpoint.set_max_run(if is_captured { 1 } else { run::max_packets(mtu) });
         RingTurn {
             producer: to.ring.producer.lock(),
             to,
@@ -63,7 +60,7 @@ impl TransmitQueue<Adapter> for Box<RingRoute> {
             is_captured,
             was_signaled: true,
             short,
-            uncounted: Uncounted::default(),
+            uncounted: (0, 0),
             messages: [Traffic::default(); 2],
         }
     }
@@ -74,14 +71,14 @@ impl TransmitQueue<Adapter> for Box<RingRoute> {
     }
 
     fn is_unread(&self) -> bool {
-        !self.to.ended.load(Ordering::Relaxed) && self.to.ring.producer.lock().is_unread(self.sent)
+        !self.to.has_ended() && self.to.ring.producer.lock().is_unread(self.sent)
     }
 }
 
-impl Tx<Adapter> for RingTurn<'_> {
+impl<H: Embedder> Tx<H> for RingTurn<'_> {
     #[inline]
     fn room(&mut self) -> Room {
-        if self.to.ended.load(Ordering::Relaxed) {
+        if self.to.has_ended() {
             return Room::Ended;
         }
         match self.producer.has_room(MAX_RECORD) {
@@ -89,7 +86,7 @@ impl Tx<Adapter> for RingTurn<'_> {
             Ok(false) => Room::Full,
             Err(Broken) => {
                 tracing::debug!("ring broken: peer wrote an invalid position");
-                self.to.ended.store(true, Ordering::Relaxed);
+                self.to.end();
                 Room::Ended
             }
         }
@@ -108,8 +105,8 @@ impl Tx<Adapter> for RingTurn<'_> {
     #[inline]
     fn commit(
         &mut self,
-        adapter: &Adapter,
-        inner: &mut Inner,
+        host: &H,
+        state: &mut H::State,
         packet: &Outgoing<'_, Route>,
     ) -> Committed {
         let Outgoing { number, bth, payload, length, work, .. } = *packet;
@@ -125,22 +122,19 @@ impl Tx<Adapter> for RingTurn<'_> {
         *info = *self.info;
         let (covered, icrc) = rest.split_at_mut(length);
         icrc.fill(0);
-        let tap = if self.is_captured { adapter.tap() } else { None };
-        if let Some(tap) = tap {
-            let headers = adapter.port.links.headers(self.path);
+        if self.is_captured {
+            let headers = host.addresses().headers(self.path);
             icrc.copy_from_slice(&headers.icrc(covered, 0));
-            let (class, hop_limit) = (self.path.traffic_class, self.path.hop_limit);
             let owner = Owner { queue_pair: number, work };
-            let metadata = PacketMetadata::sent(headers, class, hop_limit, 0, owner);
             // Before it is published: otherwise the response could be captured first.
-            tap.record(&metadata, rest);
+            host.capture(&SentPacket { owner, route: self.path, headers, index: 0 }, rest);
         }
         if is_short {
             room[..INFO + whole].copy_from_slice(&self.short[..INFO + whole]);
         }
         self.producer.commit(INFO + whole);
-        let packets = run::packets(bth, payload, inner.endpoint.path_mtu());
-        adapter.counters.sent_locally(packets, whole + run::overhead(bth, packets));
+        let packets = run::packets(bth, payload, state.queue_pair().endpoint.path_mtu());
+        host.sent_through_ring(packets, whole + run::overhead(bth, packets));
         if self.producer.unpublished() >= PUBLISH {
             self.to.publish(&mut self.producer);
         }
@@ -148,16 +142,16 @@ impl Tx<Adapter> for RingTurn<'_> {
     }
 }
 
-impl QueueTurn<Adapter> for RingTurn<'_> {
+impl<H: Embedder> QueueTurn<H> for RingTurn<'_> {
     /// Writes the next message of a QP if it can be one record.
     #[inline]
-    fn message(&mut self, adapter: &Adapter, inner: &mut Inner, now: Instant) -> Option<usize> {
-        if self.is_captured || self.to.ended.load(Ordering::Relaxed) {
+    fn message(&mut self, host: &H, state: &mut H::State, now: Instant) -> Option<usize> {
+        if self.is_captured || self.to.has_ended() {
             return None;
         }
         let room = self.producer.room(MAX_RECORD).ok()??;
-        let mut memory = &*adapter.memory;
-        let message = inner.queue_pair.endpoint.take_whole(now, &mut memory)?;
+        let mut memory = host.memory(now);
+        let message = state.queue_pair().endpoint.take_whole(now, &mut memory)?;
         let (bth, length, packets) = (message.bth, message.length, message.packets);
         let is_awaited = message.signaled && !self.was_signaled;
         self.was_signaled = message.signaled;
@@ -169,7 +163,7 @@ impl QueueTurn<Adapter> for RingTurn<'_> {
         let payload = payload.unwrap_or(&mut room[headers..headers + length]);
         if let Err(denied) = message.read(&memory, payload) {
             let reason = message.explain(denied, &memory);
-            inner.queue_pair.endpoint.handle_denied(bth.psn, true, reason);
+            state.queue_pair().endpoint.handle_denied(bth.psn, true, reason);
             return Some(1);
         }
         let (info, packet) = room[..whole].split_first_chunk_mut::<INFO>()?;
@@ -186,7 +180,8 @@ impl QueueTurn<Adapter> for RingTurn<'_> {
         self.producer.commit_record(whole, is_awaited);
         let class = usize::from(bth.opcode == Opcode::RC_RDMA_WRITE_ONLY);
         self.messages[class].add(packets, length, 1);
-        self.uncounted.add(packets, whole - INFO + run::overhead(&bth, packets));
+        self.uncounted.0 += packets;
+        self.uncounted.1 += whole - INFO + run::overhead(&bth, packets);
         if self.producer.unpublished() >= PUBLISH {
             self.to.publish(&mut self.producer);
         }
@@ -194,24 +189,20 @@ impl QueueTurn<Adapter> for RingTurn<'_> {
     }
 
     #[cold]
-    fn wait(&mut self, adapter: &Adapter) -> bool {
+    fn wait(&mut self, host: &H) -> bool {
         self.to.publish(&mut self.producer);
         // Before a wakeup is requested: a thread that consumes the wakeup and then sleeps checks this list.
-        let mut full = lock(&adapter.rings.full);
-        if !full.iter().any(|known| Arc::ptr_eq(known, self.to)) {
-            full.push(Arc::clone(self.to));
-        }
-        adapter.rings.is_full.store(true, Ordering::Relaxed);
-        drop(full);
+        host.rings().wait_for(self.to);
         self.producer.wait_for_room(MAX_RECORD) == Ok(false)
     }
 
     #[inline]
-    fn end(mut self, adapter: &Adapter, inner: &mut Inner, packets: usize) {
+    fn end(mut self, host: &H, state: &mut H::State, packets: usize) {
         self.to.publish(&mut self.producer);
-        if self.uncounted.packets > 0 {
-            adapter.counters.sent_locally(self.uncounted.packets, self.uncounted.bytes);
-            inner.stats.sent_messages([Class::Send, Class::Write], &self.messages);
+        let (packets_of_messages, bytes) = self.uncounted;
+        if packets_of_messages > 0 {
+            host.sent_through_ring(packets_of_messages, bytes);
+            host.sent_messages(state, &self.messages);
         }
         if packets > 0 {
             *self.sent = self.producer.position();
@@ -219,45 +210,10 @@ impl QueueTurn<Adapter> for RingTurn<'_> {
     }
 }
 
-/// Finds the rings that have space again, and calls `resume` with their number and for how many QPs.
-#[inline]
-pub(in crate::engine) fn resume_rings(
-    adapter: &Adapter,
-    mut resume: impl FnMut(u64, usize) -> bool,
-) {
-    if !adapter.rings.is_full.load(Ordering::Relaxed) {
-        return;
-    }
-    let mut full = lock(&adapter.rings.full);
-    full.retain(|to| {
-        let mut most = usize::MAX;
-        if !to.ended.load(Ordering::Relaxed) {
-            let mut producer = to.ring.producer.lock();
-            let is_full = producer.has_room(MAX_RECORD) == Ok(false)
-                && (producer.awaits_room() || producer.wait_for_room(MAX_RECORD) == Ok(false));
-            if is_full {
-                return true;
-            }
-            most = producer.rooms(MAX_RECORD).max(1);
-        }
-        resume(to.ring.id, most)
-    });
-    adapter.rings.is_full.store(!full.is_empty(), Ordering::Relaxed);
-}
-
-impl RingTo {
-    /// Publishes the packets written so far, and wakes the receiver if it sleeps.
-    pub(super) fn publish(&self, producer: &mut Producer) {
-        if producer.publish() {
-            self.ring.wake();
-        }
-    }
-}
-
 /// Writes the ACK that a QP owes to its ring, unless packets are captured or there is no space. Returns whether it did.
-pub(super) fn write_ack(adapter: &Adapter, inner: &mut Inner, route: &mut RingRoute) -> bool {
+pub fn write_ack<H: Embedder>(host: &H, state: &mut H::State, route: &mut RingRoute) -> bool {
     const LENGTH: usize = Bth::LEN + Aeth::LEN + ICRC;
-    if adapter.tap().is_some() || route.to.ended.load(Ordering::Relaxed) {
+    if host.is_captured() || route.to.has_ended() {
         return false;
     }
     let mut producer = route.to.ring.producer.lock();
@@ -265,12 +221,12 @@ pub(super) fn write_ack(adapter: &Adapter, inner: &mut Inner, route: &mut RingRo
     let Some((info, packet)) = room.split_first_chunk_mut::<INFO>() else { return false };
     let Some((headers, icrc)) = packet.split_last_chunk_mut::<ICRC>() else { return false };
     let Some((first, second)) = headers.split_first_chunk_mut() else { return false };
-    let Some((bth, aeth)) = inner.endpoint.take_ack() else { return false };
+    let Some((bth, aeth)) = state.queue_pair().endpoint.take_ack() else { return false };
     (*info, *first, *icrc) = (route.info, bth.to_bytes(), [0; ICRC]);
     second.copy_from_slice(&aeth.to_bytes());
     producer.commit(INFO + LENGTH);
-    adapter.sent(inner, &bth, Some(aeth), 0, 1);
-    adapter.counters.sent_locally(1, LENGTH);
+    host.sent(state, &bth, Some(aeth), 0, 1);
+    host.sent_through_ring(1, LENGTH);
     route.to.publish(&mut producer);
     route.sent = producer.position();
     true
