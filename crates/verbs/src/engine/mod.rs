@@ -13,7 +13,7 @@
 //! | `driver` | what drives the device: passes, and which thread makes them |
 //! | `rx` | receiving from sockets: system calls, ICRC |
 //! | `refusals` | what becomes of packets that are dropped |
-//! | `rings` | packets between processes of one user, through shared memory |
+//! | `rings` | receiving packets from rings, which other processes of the user write |
 //! | `outbox` | packets that belong to no QP |
 //! | `destroy` | destroying objects between two passes |
 //! | `forwarding` | counts packets that are forwarded to another process |
