@@ -1,5 +1,8 @@
 //! All addresses of a device, and what is looked up in them.
 
+#[cfg(test)]
+mod tests;
+
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 

@@ -19,6 +19,8 @@ mod histories;
 mod reports;
 mod senders;
 mod steering;
+#[cfg(test)]
+mod testing;
 
 pub use address::Address;
 pub use addresses::Addresses;

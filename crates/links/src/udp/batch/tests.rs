@@ -1,25 +1,13 @@
 //! Batches of a device on the loopback.
 
-use std::net::{Ipv4Addr, SocketAddr};
-
-use ferroce_sys::{Options, ROCE_PORT, Slot, Socket};
-use ferroce_test_support as _;
 use proptest::prelude::*;
 
 use super::*;
-use crate::udp::{Address, Senders, first_port};
-
-fn addresses() -> Addresses {
-    let options = Options::default();
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ROCE_PORT));
-    let (slot, receiver) = Slot::open_all(&[address], &options).unwrap().remove(0);
-    let senders = Senders::new(Socket::source(first_port(address), &options).unwrap());
-    vec![Address { address, receiver, senders, slot }].into()
-}
+use crate::udp::testing::{LOOPBACK, open};
 
 thread_local! {
     /// Opened once for all cases.
-    static ADDRESSES: Addresses = addresses();
+    static ADDRESSES: Addresses = open(&[LOOPBACK]);
 }
 
 /// The lengths of packets in a batch, of its shorter last one, and of a kept one, without the ICRC.

@@ -1,8 +1,10 @@
 use std::net::Ipv4Addr;
 
+use ferroce_sys::ReceiveBatch;
 use proptest::prelude::*;
 
 use super::*;
+use crate::udp::testing::{LOOPBACK, open};
 
 fn packet(number: u64, length: usize) -> ForwardedPacket {
     let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 4791));
@@ -41,6 +43,48 @@ fn small_packets_are_counted_with_the_memory_they_take() {
         Ok(())
     });
     assert_eq!((sent, backlog.bytes, backlog.queues.len()), (queued as u64, 0, 0));
+}
+
+/// The mailbox is this process's own, and is read only after it was found full.
+#[test]
+fn packets_for_a_full_mailbox_wait_and_arrive_in_order() {
+    let addresses = open(&[LOOPBACK]);
+    let own = &addresses[0].slot;
+    let forwarding = Forwarding::default();
+    let forward = |id| {
+        let ForwardedPacket { local, info, data } = packet(id, 64);
+        forwarding.forward(&addresses, local, Recipient::Slot(own.number()), &info, &data)
+    };
+    let sent = (0..10_000).take_while(|&id| forward(id) == Forwarded::Sent).count() as u64;
+    assert!((1..10_000).contains(&sent), "{sent} fit into the mailbox");
+    // The last one tried is queued, and so is every later one.
+    assert_eq!(forward(sent + 1), Forwarded::Queued);
+    assert!(!forwarding.is_empty());
+    assert_eq!(forwarding.retry(&addresses), Retried::default());
+    let mut batch = ReceiveBatch::for_socket(&addresses[0].receiver);
+    let (mut received, mut retried) = (Vec::new(), 0);
+    while own.receive(&mut batch).is_ok_and(|count| count > 0) {
+        let first = |data: &[u8]| u64::from_ne_bytes(*data.first_chunk().unwrap());
+        received.extend(batch.messages().map(|message| first(message.data)));
+        retried += forwarding.retry(&addresses).sent;
+    }
+    assert!(received.iter().copied().eq(0..sent + 2), "{received:?}");
+    assert_eq!((retried, forwarding.is_empty()), (2, true));
+}
+
+#[test]
+fn a_packet_without_an_owner_is_lost() {
+    let addresses = open(&[LOOPBACK]);
+    let nobody = Recipient::Slot(addresses.slot().wrapping_add(1));
+    let forwarding = Forwarding::default();
+    let forward = |local| {
+        let ForwardedPacket { info, data, .. } = packet(0, 64);
+        forwarding.forward(&addresses, local, nobody, &info, &data)
+    };
+    assert_eq!(forward(LOOPBACK), Forwarded::NoOwner);
+    // Not an address of the device.
+    assert_eq!(forward(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))), Forwarded::NoOwner);
+    assert!(forwarding.is_empty());
 }
 
 proptest! {
