@@ -296,7 +296,7 @@ fn a_ring_whose_sender_has_ended_is_unmapped_by_the_pass_that_finds_it() {
     let sides =
         [&sender, &receiver].map(|context| side(context, ServiceType::ReliableConnection, 4096));
     connect(&sides[0], &sides[1], gid_index(&receiver, false).unwrap(), 4096);
-    while lock(&adapter.rings.incoming).is_empty() {
+    while adapter.rings.incoming().is_empty() {
         std::thread::yield_now();
     }
     let mut ours = own(&receiver);
@@ -304,12 +304,12 @@ fn a_ring_whose_sender_has_ended_is_unmapped_by_the_pass_that_finds_it() {
     assert_eq!(ours.rings.incoming.len(), 1);
     let [theirs, _side] = sides;
     drop((theirs, sender));
-    while !lock(&adapter.rings.incoming).iter().all(|ring| ring.has_ended()) {
-        adapter.run_hub();
+    while !adapter.rings.incoming().iter().all(|ring| ring.has_ended()) {
+        adapter.rings.run_hub();
         std::thread::yield_now();
     }
     // Handling the end of the ring to that process would look at the list once more.
-    adapter.rings.is_ending.store(false, Ordering::Relaxed);
+    adapter.rings.end();
     ours.receive_from_rings(adapter);
     assert!(ours.rings.incoming.is_empty(), "it is mapped until the next pass");
     let _ = ours.give_up();
