@@ -121,7 +121,7 @@ impl<Q: Handle, R: Clone> Tables<Q, R> {
         self.numbers.lock().next(random, is_taken).map(number)
     }
 
-    /// Adds a QP, whose number is this process's.
+    /// Adds a QP, whose number is one of this process.
     pub fn add_queue_pair(&self, handle: &Q) {
         let mut queue_pairs = self.queue_pairs.lock();
         let entry = queue_pairs.entry(handle.number());
