@@ -18,6 +18,7 @@ mod arrival;
 mod completions;
 pub mod credit;
 mod device;
+pub mod forwarding;
 mod handle;
 mod host;
 mod link;

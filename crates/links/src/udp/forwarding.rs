@@ -1,16 +1,13 @@
-//! Forwarding packets that reached this process but belong to another one: through its mailbox, or queued until the
-//! mailbox has space.
-//!
-//! A mailbox holds few messages, whatever their size, and its owner may be waiting for a processor. Without the queue,
-//! a host with more processes than cores would lose packets of one process because of another.
+//! Forwarding packets that reached this process but belong to another one: through its mailbox, or queued in the
+//! [backlog](ferroce_device::forwarding) until the mailbox has space.
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ferroce_device::forwarding::{self, Backlog, Busy, Cost};
 use ferroce_device::tuning::forwarding::MAX_BACKLOG_BYTES;
 use ferroce_sync::Mutex;
 use ferroce_sys::{Error, Recipient, RxInfo, Uncancellable};
@@ -24,53 +21,24 @@ struct ForwardedPacket {
     data: Box<[u8]>,
 }
 
-impl ForwardedPacket {
-    /// The memory that it takes. The allocator adds about two words.
+impl Cost for ForwardedPacket {
+    /// The allocator adds about two words.
     fn cost(&self) -> usize {
         self.data.len() + size_of::<Self>() + 2 * size_of::<usize>()
     }
 }
 
 /// The packets for other processes that are busy.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Forwarding {
-    backlog: Mutex<Backlog>,
+    backlog: Mutex<Backlog<Recipient, ForwardedPacket>>,
     /// Packets are queued. Spares a pass the lock.
     some: AtomicBool,
 }
 
-/// The packets of each owner that is busy, in order. A queue is not empty.
-#[derive(Debug, Default)]
-struct Backlog {
-    queues: HashMap<Recipient, VecDeque<ForwardedPacket>>,
-    bytes: usize,
-}
-
-impl Backlog {
-    /// Queues a packet. Returns false if there is too much already.
-    fn push(&mut self, to: Recipient, packet: ForwardedPacket) -> bool {
-        let bytes = self.bytes + packet.cost();
-        if bytes > MAX_BACKLOG_BYTES {
-            return false;
-        }
-        self.bytes = bytes;
-        self.queues.entry(to).or_default().push_back(packet);
-        true
-    }
-
-    /// Calls `send` with the packets of each owner, in order, until it is busy.
-    fn retry(&mut self, mut send: impl FnMut(Recipient, &ForwardedPacket) -> Result<(), Error>) {
-        let bytes = &mut self.bytes;
-        self.queues.retain(|&to, queue| {
-            while let Some(packet) = queue.front() {
-                if matches!(send(to, packet), Err(Error::OwnerBusy)) {
-                    return true;
-                }
-                *bytes -= packet.cost();
-                queue.pop_front();
-            }
-            false
-        });
+impl Default for Forwarding {
+    fn default() -> Self {
+        Self { backlog: Mutex::new(Backlog::new(MAX_BACKLOG_BYTES)), some: AtomicBool::new(false) }
     }
 }
 
@@ -112,22 +80,18 @@ impl Forwarding {
         data: &[u8],
     ) -> Forwarded {
         let mut backlog = self.backlog.lock();
-        // In order: later packets must not overtake queued ones.
-        let behind = backlog.queues.contains_key(&to);
-        let sent =
-            if behind { Err(Error::OwnerBusy) } else { send(addresses, local, to, info, data) };
-        match sent {
-            Ok(()) => Forwarded::Sent,
-            Err(Error::OwnerBusy) => {
-                let packet = ForwardedPacket { local, info: *info, data: data.into() };
-                if !backlog.push(to, packet) {
-                    return Forwarded::Failed;
-                }
+        let send = || or_busy(send(addresses, local, to, info, data));
+        let packet = || ForwardedPacket { local, info: *info, data: data.into() };
+        match backlog.forward(to, send, packet) {
+            forwarding::Forwarded::Sent(Ok(())) => Forwarded::Sent,
+            forwarding::Forwarded::Sent(Err(Error::NoOwner)) => Forwarded::NoOwner,
+            forwarding::Forwarded::Sent(Err(_)) | forwarding::Forwarded::Dropped => {
+                Forwarded::Failed
+            }
+            forwarding::Forwarded::Queued => {
                 self.some.store(true, Ordering::Release);
                 Forwarded::Queued
             }
-            Err(Error::NoOwner) => Forwarded::NoOwner,
-            Err(_) => Forwarded::Failed,
         }
     }
 
@@ -140,16 +104,22 @@ impl Forwarding {
         let _guard = Uncancellable::new();
         let mut backlog = self.backlog.lock();
         backlog.retry(|to, packet| {
-            let sent = send(addresses, packet.local, to, &packet.info, &packet.data);
-            match &sent {
+            match or_busy(send(addresses, packet.local, to, &packet.info, &packet.data))? {
                 Ok(()) => retried.sent += 1,
-                Err(Error::OwnerBusy) => {}
                 Err(_) => retried.failed += 1,
             }
-            sent
+            Ok(())
         });
-        self.some.store(!backlog.queues.is_empty(), Ordering::Release);
+        self.some.store(!backlog.is_empty(), Ordering::Release);
         retried
+    }
+}
+
+/// Separates an owner that is busy, for which a packet waits, from one that has answered.
+fn or_busy(sent: Result<(), Error>) -> Result<Result<(), Error>, Busy> {
+    match sent {
+        Err(Error::OwnerBusy) => Err(Busy),
+        answered => Ok(answered),
     }
 }
 

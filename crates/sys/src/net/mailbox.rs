@@ -25,7 +25,7 @@ use crate::net::{forward_header, unix_diag};
 use crate::syscall::errno;
 
 /// The process to forward a packet to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Recipient {
     /// The owner of a slot: the upper 8 bits of the QPN.
     Slot(u8),
