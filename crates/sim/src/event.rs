@@ -22,6 +22,8 @@ pub(crate) enum Event {
     Trunk(FlightId, TrunkId),
     /// A frame reaches a host.
     Arrival(FlightId, HostId),
+    /// A host is notified by another one.
+    Notification(HostId),
     /// A change of the fault plan, by its index.
     Fault(u32),
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ferroce_wire::address::Gid;
 use ferroce_wire::ethernet::{EtherType, Ethernet, Vlan};
 use ferroce_wire::infiniband::Grh;
-use ferroce_wire::ip::{Ecn, Ipv4, Ipv6};
+use ferroce_wire::ip::{Ecn, Ipv4, Ipv6, Udp};
 
 /// The network header, with its offset in the frame.
 enum Network {
@@ -51,6 +51,17 @@ pub(crate) fn flow(frame: &[u8]) -> Option<&[u8]> {
         Network::Ipv6(at) => frame.get(at + 8..at + 44),
         Network::Ipv4(_) | Network::Grh(_) => None,
     }
+}
+
+/// Returns the destination QPN of a RoCEv2 frame without IP options or extension headers.
+pub(crate) fn queue_pair(frame: &[u8]) -> Option<u32> {
+    let transport = match network(frame)? {
+        Network::Ipv4(at) if frame[at] & 0xf == 5 => at + Ipv4::LEN,
+        Network::Ipv6(at) => at + Ipv6::LEN,
+        Network::Ipv4(_) | Network::Grh(_) => return None,
+    };
+    let number: [u8; 4] = *frame.get(transport + Udp::LEN + 4..)?.first_chunk()?;
+    Some(u32::from_be_bytes(number) & 0x00ff_ffff)
 }
 
 /// Returns the ECN bits. RoCEv1 has none.

@@ -1,6 +1,7 @@
 //! The interface between the fabric and a host.
 
 use std::fmt;
+use std::time::Duration;
 
 use ferroce_proto::time::Instant;
 
@@ -34,7 +35,7 @@ pub enum Destination {
 /// `poll_*` out.
 ///
 /// The fabric follows the drain rule: after each `handle_*` it calls `poll_transmit` until it returns `None`, then
-/// `poll_timeout` once. A host must take randomness from a [`crate::Random`] and time from `now`; otherwise runs are
+/// `poll_notification` until it returns `None`, and then `poll_timeout` once. A host must take randomness from a [`crate::Random`] and time from `now`; otherwise runs are
 /// not repeatable.
 pub trait Host {
     /// Handles a received frame: Ethernet, network, UDP and transport headers, payload.
@@ -48,6 +49,16 @@ pub trait Host {
 
     /// Returns the deadline at which `handle_timeout` must be called. A deadline in the past expires immediately.
     fn poll_timeout(&mut self) -> Option<Instant>;
+
+    /// Handles a notification of another process of its machine.
+    fn handle_notification(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// Returns the next host to notify, and after which time. No fault of the network touches notifications.
+    fn poll_notification(&mut self) -> Option<(HostId, Duration)> {
+        None
+    }
 }
 
 impl<H: Host + ?Sized> Host for Box<H> {
@@ -65,5 +76,13 @@ impl<H: Host + ?Sized> Host for Box<H> {
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         (**self).poll_timeout()
+    }
+
+    fn handle_notification(&mut self, now: Instant) {
+        (**self).handle_notification(now);
+    }
+
+    fn poll_notification(&mut self) -> Option<(HostId, Duration)> {
+        (**self).poll_notification()
     }
 }

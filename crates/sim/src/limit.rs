@@ -135,6 +135,8 @@ pub enum EventKind {
     TimedOut,
     /// The host was polled for frames: after it was added, or when its uplink had space again.
     Polled,
+    /// The host was notified by another one.
+    Notified,
     /// The host or the network failed or recovered.
     Failed,
 }
@@ -148,6 +150,7 @@ impl fmt::Display for EventKind {
             Self::Delivered => f.write_str("delivered"),
             Self::TimedOut => f.write_str("timeout"),
             Self::Polled => f.write_str("polled"),
+            Self::Notified => f.write_str("notified"),
             Self::Failed => f.write_str("failure or repair"),
         }
     }

@@ -22,6 +22,9 @@ pub struct Settings {
     /// Bytes queued in a host's uplink above which the fabric stops polling the host, as a socket that would block;
     /// `None` polls until the host has no frame left.
     pub send_buffer: Option<usize>,
+    /// The share of frames to an address that several hosts have ([`crate::Fabric::add_process`]) that may go to the wrong
+    /// one.
+    pub missteering: Probability,
     /// Bytes at the start of each frame that enter [`crate::Fabric::hash`]; `None` for all. Hosts whose payload is
     /// constant need not pay for hashing it.
     pub hashed_bytes: Option<usize>,

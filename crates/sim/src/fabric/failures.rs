@@ -13,6 +13,7 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
         let slot = self.hosts.get_mut(id.index())?;
         let host = slot.host.take()?;
         slot.timer = None;
+        slot.notified = false;
         while let Some(flight) = self.hosts[id.index()].waiting.pop_front() {
             self.drop_frame(flight, DropCause::HostDown);
         }
@@ -50,6 +51,9 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
         }
         while let Some(flight) = self.hosts[id.index()].waiting.pop_front() {
             self.deliver(flight, id);
+        }
+        if std::mem::take(&mut self.hosts[id.index()].notified) {
+            self.handle_notification(id);
         }
         self.drain(id);
     }

@@ -43,6 +43,7 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
             self.counter.note(self.now, id, EventKind::Sent);
             self.carry(flight, Hop::Up(id));
         }
+        self.schedule_notifications(id);
         self.arm(id);
     }
 
@@ -157,7 +158,17 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
                     members.retain(|member| *member != source && self.has_host(*member));
                     return self.replicate(flight, &members);
                 }
-                address.and_then(|address| self.routes.get(&address)).copied()
+                match address {
+                    Some(address) if self.machines.is_empty() => self.routes.get(&address).copied(),
+                    Some(address) => {
+                        // Taken out while the rest of the fabric is used.
+                        let bytes = std::mem::take(&mut self.flights.get_mut(flight).bytes);
+                        let receiver = self.steer(address, &bytes);
+                        self.flights.get_mut(flight).bytes = bytes;
+                        receiver
+                    }
+                    None => None,
+                }
             }
         };
         match receiver.filter(|receiver| self.has_host(*receiver)) {

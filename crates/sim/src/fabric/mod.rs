@@ -2,7 +2,9 @@
 
 mod failures;
 mod frames;
+mod notifications;
 mod run;
+mod steering;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -18,10 +20,12 @@ use crate::hash::RunHash;
 use crate::host::{Host, HostId};
 use crate::limit::{EventCounter, Limit, Limits};
 use crate::link::Link;
+use crate::probability::Probability;
 use crate::random::Random;
 use crate::settings::{LinkConfig, Settings};
 use crate::statistics::{HostStatistics, LinkStatistics, Totals};
 use crate::topology::{Topology, TrunkId};
+use steering::Members;
 
 /// Hosts of type `H`, each with an uplink to a switch and a downlink from it, and the [`Topology`] between them.
 ///
@@ -31,6 +35,10 @@ pub struct Fabric<H, T = ()> {
     now: Instant,
     hosts: Vec<Slot<H>>,
     routes: BTreeMap<IpAddr, HostId>,
+    /// Addresses that several hosts share.
+    machines: BTreeMap<IpAddr, Members>,
+    missteering: Probability,
+    steering: Random,
     groups: BTreeMap<IpAddr, BTreeSet<HostId>>,
     events: EventQueue,
     flights: Flights,
@@ -76,6 +84,8 @@ struct Slot<H> {
     timer: Option<Instant>,
     /// A poll is scheduled for when the uplink has space.
     poll_scheduled: bool,
+    /// It was notified during a pause.
+    notified: bool,
     statistics: HostStatistics,
 }
 
@@ -126,6 +136,9 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
             now: Instant::ZERO,
             hosts: Vec::new(),
             routes: BTreeMap::new(),
+            machines: BTreeMap::new(),
+            missteering: settings.missteering,
+            steering: random.stream("steering"),
             groups: BTreeMap::new(),
             events,
             flights: Flights::default(),
@@ -157,8 +170,13 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
                 return Err(AddressInUse { address: *address, host });
             }
         }
-        let id = HostId(self.hosts.len() as u32);
+        let id = self.insert_host(host, addresses);
         self.routes.extend(addresses.iter().map(|address| (address.to_canonical(), id)));
+        Ok(id)
+    }
+
+    fn insert_host(&mut self, host: H, addresses: &[IpAddr]) -> HostId {
+        let id = HostId(self.hosts.len() as u32);
         // Random streams derive from the host's number: other hosts change nothing for it.
         let random = self.random.substream(u64::from(id.0));
         self.hosts.push(Slot {
@@ -170,11 +188,12 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
             waiting: VecDeque::new(),
             timer: None,
             poll_scheduled: false,
+            notified: false,
             statistics: HostStatistics::default(),
         });
         self.event_log.host_added(id, addresses);
         self.events.push(self.now, Event::Poll(id));
-        Ok(id)
+        id
     }
 
     /// Adds a host to a multicast group. The switch copies frames to all members except the sender.

@@ -113,6 +113,7 @@ impl<H: Host, T: EventLog> Fabric<H, T> {
             Event::Switch(flight) => self.forward(flight),
             Event::Trunk(flight, trunk) => self.end_of_trunk(flight, trunk),
             Event::Arrival(flight, host) => self.arrive(flight, host),
+            Event::Notification(id) => self.handle_notification(id),
             Event::Fault(number) => self.change(number),
             Event::Poll(id) => {
                 self.counter.note(self.now, id, EventKind::Polled);

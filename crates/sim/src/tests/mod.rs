@@ -5,6 +5,7 @@ mod determinism;
 mod failures;
 mod limits;
 mod links;
+mod machines;
 mod numbers;
 mod queues;
 mod routing;
