@@ -70,11 +70,11 @@ fn receive(nodes: &mut [Node; 2], on: usize, queue: bool, most: usize, now: Inst
     let (from, mut count) = (1 - on, 0);
     while count < most {
         let next = match queue {
-            true => nodes[from].side.queue.0.borrow_mut().pop_front(),
-            false => nodes[from].link.frames.pop_front(),
+            true => nodes[from].side.queue.pop().map(|record| (record.bytes, record.packets)),
+            false => nodes[from].link.frames.pop_front().map(|frame| (frame, 1)),
         };
-        let Some(bytes) = next else { break };
-        nodes[on].receive(&bytes, now);
+        let Some((bytes, packets)) = next else { break };
+        nodes[on].receive(&bytes, packets, now);
         count += 1;
     }
     count
@@ -91,8 +91,12 @@ proptest! {
 
     /// Everything that was posted completes, and then nobody waits and no credit is in use.
     #[test]
-    fn what_is_posted_completes(queued in any::<u8>(), steps in steps()) {
-        let mut nodes = nodes(queued);
+    fn what_is_posted_completes(
+        queued in any::<u8>(),
+        max_packets in 1..9_u32,
+        steps in steps(),
+    ) {
+        let mut nodes = nodes(queued, max_packets);
         let mut now = Instant::ZERO;
         let mut posted = [[0; QUEUE_PAIRS]; 2];
         for step in steps {

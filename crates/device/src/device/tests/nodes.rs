@@ -32,6 +32,7 @@ use crate::arrival::{Arrival, Refusal, admit};
 use crate::credit::probe::ProbePacket;
 use crate::device::*;
 use crate::handle::Marks;
+use crate::memory_queue::MemoryQueue;
 use crate::queue_pair::ReceiveSource;
 use crate::receive::Burst;
 use crate::tables::Tables;
@@ -74,10 +75,10 @@ impl ReceiveSource for Receives {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub(super) queue_pair: QueuePair<usize, Queue>,
+    pub(super) queue_pair: QueuePair<usize, MemoryQueue>,
     pub(super) sent: Vec<Status>,
     pub(super) received: usize,
-    /// Packets that were committed, and those that the device core has reported.
+    /// Packets that were committed to the link, and those that the device core has reported.
     committed: usize,
     counted: usize,
 }
@@ -107,22 +108,11 @@ impl Object for Qp {
 
 impl crate::queue_pair::State for Inner {
     type Route = usize;
-    type Queue = Queue;
+    type Queue = MemoryQueue;
 
-    fn queue_pair(&mut self) -> &mut QueuePair<usize, Queue> {
+    fn queue_pair(&mut self) -> &mut QueuePair<usize, MemoryQueue> {
         &mut self.queue_pair
     }
-}
-
-/// A transmit queue to the other side.
-#[derive(Clone, Debug)]
-pub(super) struct Queue(pub(super) Rc<RefCell<VecDeque<Vec<u8>>>>);
-
-/// A turn of a QP in it.
-#[derive(Debug)]
-pub(super) struct QueuePackets {
-    pub(super) queue: Queue,
-    pub(super) buffer: Vec<u8>,
 }
 
 /// A link whose frames are taken by the other side.
@@ -141,7 +131,8 @@ pub(super) struct Side {
     pub(super) tables: Tables<Rc<Qp>, Rc<Receives>>,
     pub(super) posted: PostedQueue<Rc<Qp>>,
     pub(super) own: RefCell<VecDeque<ProbePacket<usize>>>,
-    pub(super) queue: Queue,
+    /// The transmit queue to the other side.
+    pub(super) queue: MemoryQueue,
     /// The QPs of every multicast group.
     pub(super) members: Vec<usize>,
     /// The QPNs of packets for other processes.
@@ -150,8 +141,6 @@ pub(super) struct Side {
     pub(super) refused: RefCell<Vec<Refusal>>,
     /// How many packets were not from the peer of their QP.
     pub(super) strangers: Cell<u32>,
-    /// QPs may wait for the transmit queue.
-    pub(super) is_full: RefCell<bool>,
     /// Datagrams go through the transmit queue.
     pub(super) queues_datagrams: bool,
 }
@@ -164,7 +153,7 @@ impl Host for Side {
     type Handle = Rc<Qp>;
     type State = Inner;
     type Route = usize;
-    type Queue = Queue;
+    type Queue = MemoryQueue;
     type ReceiveQueue = Rc<Receives>;
     type Memory<'a> = NoContents;
     type Arrival<'a> = Arrived<'a>;
@@ -267,7 +256,10 @@ impl Host for Side {
     fn limit_reached(&self, _: &Rc<Receives>) {}
 
     fn published(&self, _: &Rc<Qp>, inner: &mut Inner, _: Instant) {
-        assert_eq!(inner.counted, inner.committed, "packets for the statistics of the QP");
+        // The transmit queue counts messages that it takes as a whole itself.
+        if inner.queue_pair.queue.is_none() && inner.queue_pair.datagrams.is_none() {
+            assert_eq!(inner.counted, inner.committed, "packets for the statistics of the QP");
+        }
     }
 
     fn local_receiver(&self, inner: &Inner) -> Option<(Receiver, usize)> {
@@ -280,8 +272,8 @@ impl Host for Side {
         &self,
         _: &Inner,
         (receiver, _): (Receiver, usize),
-        last: Option<Queue>,
-    ) -> Option<Queue> {
+        last: Option<MemoryQueue>,
+    ) -> Option<MemoryQueue> {
         assert_eq!(receiver.host, address(1 - self.index));
         last.or_else(|| self.queues_datagrams.then(|| self.queue.clone()))
     }
@@ -296,59 +288,8 @@ impl Host for Side {
 
     fn own_sent(&self, _: u64) {}
 
-    fn resume_queues(&self, mut resume: impl FnMut(u64, usize) -> bool) {
-        let room = ROOM - self.queue.0.borrow().len().min(ROOM);
-        if *self.is_full.borrow() && room > 0 {
-            self.is_full.replace(resume(self.queue.number(), room));
-        }
-    }
-}
-
-impl TransmitQueue<Side> for Queue {
-    type Turn<'a> = QueuePackets;
-
-    fn begin(&mut self, _: &Side, inner: &mut Inner) -> QueuePackets {
-        inner.queue_pair.endpoint.set_max_run(1);
-        QueuePackets { queue: self.clone(), buffer: std::vec![0; 8192] }
-    }
-
-    fn number(&self) -> u64 {
-        1
-    }
-
-    fn is_unread(&self) -> bool {
-        !self.0.borrow().is_empty()
-    }
-}
-
-impl Tx<Side> for QueuePackets {
-    fn room(&mut self) -> Room {
-        if self.queue.0.borrow().len() < ROOM { Room::Some } else { Room::Full }
-    }
-
-    fn space(&mut self, _: usize) -> &mut [u8] {
-        &mut self.buffer
-    }
-
-    fn commit(&mut self, _: &Side, inner: &mut Inner, packet: &Outgoing<'_, usize>) -> Committed {
-        inner.committed += 1;
-        self.queue.0.borrow_mut().push_back(self.buffer[..packet.length + 4].to_vec());
-        Committed { packets: 1, has_room: true }
-    }
-}
-
-impl QueueTurn<Side> for QueuePackets {
-    fn message(&mut self, _: &Side, _: &mut Inner, _: Instant) -> Option<usize> {
-        None
-    }
-
-    fn wait(&mut self, side: &Side) -> bool {
-        side.is_full.replace(true);
-        true
-    }
-
-    fn end(self, _: &Side, _: &mut Inner, _: usize) {
-        assert!(self.queue.0.borrow().len() <= ROOM, "more than there is room for");
+    fn resume_queues(&self, resume: impl FnMut(u64, usize) -> bool) {
+        self.queue.resume(resume);
     }
 }
 
@@ -401,6 +342,7 @@ impl Link<Side> for Frames {
 /// A packet that has arrived.
 pub(super) struct Arrived<'a> {
     packet: &'a Packet<'a>,
+    packets: u32,
     from: IpAddr,
     to: IpAddr,
     now: Instant,
@@ -412,7 +354,7 @@ impl Arrival for Arrived<'_> {
     }
 
     fn packets(&self) -> u32 {
-        1
+        self.packets
     }
 
     fn time(&self) -> Instant {
@@ -479,16 +421,22 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Handles a packet from the other side.
-    pub(super) fn receive(&mut self, bytes: &[u8], now: Instant) {
+    /// Handles a packet, or a run of packets, from the other side.
+    pub(super) fn receive(&mut self, bytes: &[u8], packets: u32, now: Instant) {
         let packet = Packet::parse(bytes).unwrap();
         let sides = [1 - self.side.index, self.side.index].map(|side| IpAddr::V4(address(side)));
-        self.arrive(&packet, sides, now);
+        self.arrive(&packet, packets, sides, now);
     }
 
     /// Handles a packet between these addresses.
-    pub(super) fn arrive(&mut self, packet: &Packet<'_>, [from, to]: [IpAddr; 2], now: Instant) {
-        let arrived = Arrived { packet, from, to, now };
+    pub(super) fn arrive(
+        &mut self,
+        packet: &Packet<'_>,
+        packets: u32,
+        [from, to]: [IpAddr; 2],
+        now: Instant,
+    ) {
+        let arrived = Arrived { packet, packets, from, to, now };
         self.device.receive(&self.side, &mut Single(Some(&arrived)), now);
     }
 
@@ -504,7 +452,7 @@ pub(super) fn number(index: usize) -> Qpn {
     Qpn(16 + index as u32)
 }
 
-pub(super) fn queue_pair(index: usize, peer: usize, queue: Option<Queue>) -> Rc<Qp> {
+pub(super) fn queue_pair(index: usize, peer: usize, queue: Option<MemoryQueue>) -> Rc<Qp> {
     let service = match index {
         DATAGRAMS.. => ServiceType::UnreliableDatagram,
         _ => ServiceType::ReliableConnection,
@@ -569,9 +517,10 @@ pub(super) fn queue_pair(index: usize, peer: usize, queue: Option<Queue>) -> Rc<
 }
 
 /// `queued`: a bit for each QP that sends through the transmit queue.
-pub(super) fn nodes(queued: u8) -> [Node; 2] {
+/// `max_packets`: of a message that one record may hold.
+pub(super) fn nodes(queued: u8, max_packets: u32) -> [Node; 2] {
     [0, 1].map(|index| {
-        let queue = Queue(Rc::default());
+        let queue = MemoryQueue::new(1, ROOM, max_packets);
         let of = |pair: usize| (queued >> pair & 1 == 1).then(|| queue.clone());
         let queue_pairs = (0..QUEUE_PAIRS).map(|pair| queue_pair(pair, 1 - index, of(pair)));
         let queue_pairs: Vec<_> = queue_pairs.collect();
@@ -589,7 +538,6 @@ pub(super) fn nodes(queued: u8) -> [Node; 2] {
             own: RefCell::default(),
             queues_datagrams: queued >> DATAGRAMS & 1 == 1,
             queue,
-            is_full: RefCell::default(),
         };
         let link = Frames { frames: VecDeque::new(), buffer: std::vec![0; 8192], taken: 0 };
         // Credit for two packets.
