@@ -154,7 +154,11 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
             let turn = self.turn_in_queue(host, handle, state, now);
             let lost = publish(host, handle, state, now).lost;
             self.update(handle, state.queue_pair(), lost);
-            self.set_timer(handle, state.queue_pair());
+            // Without room its transport is not asked, so a wait that is over remains its timeout. It goes on with the room.
+            let timeout = state.queue_pair().endpoint.poll_timeout();
+            if !handle.marks().waits_for_room() || timeout.is_some_and(|due| due > now) {
+                self.set_timer(handle, state.queue_pair());
+            }
             return turn;
         }
         let _guard = link.guard();

@@ -64,7 +64,13 @@ impl Marks {
 
     /// Whether the QP waits for credit, or for room in a transmit queue.
     pub fn waits(&self) -> bool {
-        self.credit.is_waiting() || self.room.get() != 0
+        self.credit.is_waiting() || self.waits_for_room()
+    }
+
+    /// Whether the QP waits for room in a transmit queue.
+    #[inline]
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.room.get() != 0
     }
 
     #[inline]

@@ -9,7 +9,10 @@ use std::vec::Vec;
 
 use ferroce_proto::ud;
 use ferroce_proto::work::{Data, Operation, SendRequest, SgList, Status, WorkId};
-use ferroce_wire::number::QKey;
+use ferroce_wire::number::{Psn, QKey};
+use ferroce_wire::opcode::Opcode;
+use ferroce_wire::syndrome::Syndrome;
+use ferroce_wire::transport::{Aeth, Bth};
 use proptest::prelude::*;
 
 use super::*;
@@ -84,6 +87,35 @@ fn wait(nodes: &mut [Node; 2], now: Instant) {
     for Node { side, device, .. } in nodes {
         device.run_timers(side, now);
     }
+}
+
+/// An RNR wait that ends while the transmit queue is full: the timer would expire again and again.
+#[test]
+fn a_timer_that_expires_without_room_waits_for_it() {
+    let mut nodes = nodes(0b11, 1);
+    let [node, _] = &mut nodes;
+    assert!(post(node, 0, 8));
+    node.serve(Instant::ZERO);
+    assert!(node.side.queue.pop().is_some());
+    let nak = Aeth { syndrome: Syndrome(0b001_00001), ..Aeth::default() };
+    let opcode = Opcode::RC_ACKNOWLEDGE;
+    let bth = Bth { opcode, destination: number(0), psn: Psn(5), ..Bth::default() };
+    node.receive(&[&bth.to_bytes()[..], &nak.to_bytes(), &[0; 4]].concat(), 1, Instant::ZERO);
+    (0..8).for_each(|_| assert!(post(node, 1, 8)));
+    node.serve(Instant::ZERO);
+    assert_eq!(node.side.queue.room(), 0);
+    let due = node.device.next_timer().unwrap();
+    for _ in 0..3 {
+        node.device.run_timers(&node.side, due);
+        node.serve(due);
+    }
+    assert!(node.device.next_timer().is_none_or(|next| next > due), "it expires again");
+    while node.side.queue.pop().is_some() {
+        node.serve(due);
+    }
+    let inner = node.side.queue_pairs[0].state().lock();
+    assert!(inner.queue_pair.endpoint.has_unacknowledged() && inner.sent.is_empty());
+    assert_eq!(node.device.credit.waiting(), 0);
 }
 
 proptest! {
