@@ -48,6 +48,9 @@ pub enum Scenario {
     /// Loss, reordering and duplication, drawn from the seed, under programs that create, reset and destroy queue pairs; half
     /// of the hosts have memory that takes time.
     Churn,
+    /// The programs of [`Scenario::Churn`] in processes of machines that several share: packets go through transmit queues
+    /// or over the network, which may give a frame to the wrong process of its address; processes pause, end, and begin again.
+    Machines,
 }
 
 /// The time from the start within which the failures of a plan happen.
@@ -55,7 +58,7 @@ const FAILURE_WINDOW: RangeInclusive<Duration> = Duration::ZERO..=Duration::from
 
 impl Scenario {
     /// One of each.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Clean,
         Self::Lossy(Probability::percent(1)),
         Self::Bursty,
@@ -69,6 +72,7 @@ impl Scenario {
         Self::Crash,
         Self::Hostile,
         Self::Churn,
+        Self::Machines,
     ];
 
     /// [`Scenario::Lossy`] with this share of frames lost.
@@ -92,6 +96,7 @@ impl Scenario {
             Self::Crash => "crash",
             Self::Hostile => "hostile",
             Self::Churn => "churn",
+            Self::Machines => "machines",
         }
     }
 
@@ -114,6 +119,9 @@ impl Scenario {
             Self::Hostile => "a mix of all, drawn from the seed",
             Self::Churn => {
                 "queue pairs and regions that come and go, with loss, reordering and duplication"
+            }
+            Self::Machines => {
+                "churn of processes that share machines, end and begin again, with transmit queues between them"
             }
         }
     }
@@ -164,6 +172,11 @@ impl Scenario {
             }
             Self::Hostile => hostile(&mut settings, &random, hosts),
             Self::Churn => churn(up, &random),
+            Self::Machines => {
+                churn(up, &random);
+                let share = random.stream("missteering").below(200_000_000) as u32;
+                settings.missteering = Probability::from_parts_per_billion(share);
+            }
         }
         settings
     }

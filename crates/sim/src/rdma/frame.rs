@@ -20,6 +20,8 @@ pub(super) struct ReceivedPacket<'a> {
     pub(super) ip: Ipv4,
     /// When it arrived.
     pub(super) time: Instant,
+    /// How many packets it is, if it is a record of a transmit queue.
+    pub(super) record: Option<u32>,
 }
 
 impl<'a> ReceivedPacket<'a> {
@@ -42,7 +44,7 @@ impl<'a> ReceivedPacket<'a> {
         // A flipped bit may be outside the packet: only the parsed packet and its ICRC are checked.
         let packet = frame.packet.filter(|_| frame.problem.is_none())?;
         let Some(Network::Ipv4(ip, _)) = frame.network else { return None };
-        let received = Self { packet, ip, time };
+        let received = Self { packet, ip, time, record: None };
         Some((frame, received))
     }
 
@@ -58,7 +60,7 @@ impl Arrival for ReceivedPacket<'_> {
     }
 
     fn packets(&self) -> u32 {
-        1
+        self.record.unwrap_or(1)
     }
 
     fn time(&self) -> Instant {
@@ -78,7 +80,7 @@ impl Arrival for ReceivedPacket<'_> {
     }
 
     fn may_be_queued(&self) -> bool {
-        false
+        self.record.is_some()
     }
 
     /// With the 40 bytes before a UD payload: an IPv4 header in the last 20 bytes (IBA A17).

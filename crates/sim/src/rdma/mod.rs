@@ -83,7 +83,7 @@ impl Simulation {
     /// Runs the simulation, and reports every frame to `event_log`.
     pub fn run_logged<T: EventLog>(&self, event_log: T) -> (Summary, T) {
         match self.scenario {
-            Scenario::Churn => churn::run(self, event_log),
+            Scenario::Churn | Scenario::Machines => churn::run(self, event_log),
             _ => self.run_tampered(event_log, None),
         }
     }
@@ -217,7 +217,7 @@ impl Simulation {
             Scenario::Reordering | Scenario::Pausing => TRANSMISSIONS,
             // Churn has no such bound, and is not verified here: a QP that is reset or destroyed returns its credit while its
             // packets are on the way, and buffers drop what does not fit.
-            Scenario::Hostile | Scenario::Churn => 2 * TRANSMISSIONS,
+            Scenario::Hostile | Scenario::Churn | Scenario::Machines => 2 * TRANSMISSIONS,
         }
     }
 

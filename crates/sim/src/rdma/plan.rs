@@ -33,10 +33,15 @@ pub(super) struct Connection {
 
 /// Makes a host with the regions and SRQs of [`super::layout`].
 pub(super) fn host(index: usize, seed: u64, workload: &Workload) -> RdmaHost {
+    host_at(index, address(index), seed, workload)
+}
+
+/// As [`host`], with an address that it may share.
+pub(super) fn host_at(index: usize, at: Ipv4Addr, seed: u64, workload: &Workload) -> RdmaHost {
     let keys = Random::new(seed).stream("keys").substream(index as u64).next_u64();
     // A connection has up to five regions and windows on a host, and a host may have more connections than others.
     let slots = 256 + 40 * workload.connections / workload.hosts.max(2);
-    let mut host = RdmaHost::new(address(index), Regions::new(keys, slots));
+    let mut host = RdmaHost::new(at, Regions::new(keys, slots));
     host.memory.add(GUARD_BYTES.to_vec(), PD, AccessFlags::LOCAL_WRITE);
     let all = REMOTE | AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND;
     host.memory.add(GUARD_BYTES.to_vec(), OTHER_PD, all);

@@ -48,6 +48,10 @@ pub struct Summary {
     pub held: u64,
     /// Connections that were established by messages and disconnected in order.
     pub disconnected: u64,
+    /// Records that processes have read from transmit queues of others of their machine.
+    pub records: u64,
+    /// Frames that reached the wrong process of a machine, and were forwarded.
+    pub forwarded: u64,
     /// Frames that receivers dropped because of a bad ICRC or header.
     pub damaged: u64,
     /// Counters of the fabric.
@@ -79,6 +83,8 @@ impl Summary {
             bytes: 0,
             held: 0,
             disconnected: 0,
+            records: 0,
+            forwarded: 0,
             damaged: 0,
             totals: Totals::default(),
             hash: 0,
@@ -226,6 +232,14 @@ impl fmt::Display for Summary {
                 f,
                 "  connections    {} connected and disconnected in order",
                 self.disconnected
+            )?;
+        }
+        if self.records + self.forwarded > 0 {
+            let records = counted(self.records, "record");
+            let forwarded = counted(self.forwarded, "frame");
+            writeln!(
+                f,
+                "  machines       {records} through transmit queues, {forwarded} forwarded"
             )?;
         }
         let damaged = counted(self.damaged, "frame");

@@ -10,7 +10,9 @@ use ferroce_proto::work::{
 };
 use ferroce_wire::number::{Immediate, LKey, Psn, Qpn, RKey, VirtualAddress};
 
+use super::attempts::LastAttempt;
 use super::memory::{COUNTERS, Pool, SharedReceives};
+use super::processes::Processes;
 use super::queue_pair::{CAPACITY, QueuePair, Receives};
 use super::{contents, read};
 use crate::event_log::EventLog;
@@ -19,7 +21,7 @@ use crate::host::HostId;
 use crate::random::Random;
 use crate::rdma::Summary;
 use crate::rdma::host::{QpConfig, RdmaHost};
-use crate::rdma::layout::{XRC_SRQS, address, qpn, srq_number};
+use crate::rdma::layout::{XRC_SRQS, srq_number};
 use crate::rdma::memory::{BASE, FailureKind, PD, REMOTE, local};
 use crate::rdma::workload::{Service, Workload};
 
@@ -75,15 +77,25 @@ pub(super) struct Connection {
     /// Both ends are connected to each other, in whatever state.
     intact: bool,
     next_id: u64,
+    /// Its packets go through transmit queues, if there are some.
+    uses_queue: bool,
+    /// The attempt to connect by messages, unless it was given up, and how many there were.
+    pub(super) attempt: Option<LastAttempt>,
+    pub(super) attempts: u64,
 }
 
 impl Connection {
     /// Draws a connection, unless all is UD, which has none.
-    pub(super) fn new(number: usize, workload: &Workload, random: &mut Random) -> Option<Self> {
+    pub(super) fn new(
+        number: usize,
+        hosts: usize,
+        workload: &Workload,
+        random: &mut Random,
+    ) -> Option<Self> {
         let services: Vec<_> =
             workload.services.iter().filter(|&one| one != Service::Datagram).collect();
         let service = random.choose(&services).copied()?;
-        let mut order: Vec<usize> = (0..workload.hosts.max(2) as usize).collect();
+        let mut order: Vec<usize> = (0..hosts).collect();
         random.shuffle(&mut order);
         let ends = [0, 1].map(|side| {
             let receives = match service {
@@ -94,13 +106,43 @@ impl Connection {
             let queue_pair = QueuePair::new(order[side], receives);
             End { queue_pair, window: None, stale: None, sinks: [None; 2] }
         });
-        Some(Self { number, service, workload: *workload, ends, intact: false, next_id: 0 })
+        let (workload, attempt) = (*workload, None);
+        Some(Self {
+            number,
+            service,
+            workload,
+            ends,
+            intact: false,
+            next_id: 0,
+            uses_queue: false,
+            attempt,
+            attempts: 0,
+        })
     }
 
     /// Returns the hosts and QPNs.
-    pub(super) fn identity(&self) -> (Vec<HostId>, Vec<Qpn>) {
-        let one = |end: &End| (end.queue_pair.id(), qpn(end.queue_pair.index.unwrap_or(0)));
+    pub(super) fn identity<T: EventLog>(
+        &self,
+        fabric: &Fabric<RdmaHost, T>,
+    ) -> (Vec<HostId>, Vec<Qpn>) {
+        let one = |end: &End| {
+            let (id, index) = (end.queue_pair.id(), end.queue_pair.index.unwrap_or(0));
+            (id, fabric.host(id).map_or(Qpn(0), |host| host.qpn(index)))
+        };
         self.ends.iter().map(one).unzip()
+    }
+
+    pub(super) fn service(&self) -> Service {
+        self.service
+    }
+
+    /// The number of the host of an end.
+    pub(super) fn host(&self, end: usize) -> usize {
+        self.ends[end].queue_pair.host
+    }
+
+    pub(super) fn id(&self, end: usize) -> HostId {
+        self.ends[end].queue_pair.id()
     }
 
     fn config(&self, end: usize, random: &mut Random) -> QpConfig {
@@ -123,26 +165,47 @@ impl Connection {
         config
     }
 
-    /// Resets the ends that are connected, creates those that do not exist, and connects both.
+    /// Resets the ends that are connected, and creates those that do not exist. Returns their endpoints and how to connect
+    /// them, unless one has to wait.
+    pub(super) fn renew<T: EventLog>(
+        &mut self,
+        fabric: &mut Fabric<RdmaHost, T>,
+        processes: &Processes,
+        random: &mut Random,
+    ) -> Option<[(usize, QpConfig); 2]> {
+        let mut configs = [0, 1].map(|end| self.config(end, random));
+        // Both directions take the same way, as in the library.
+        let uses_queue = processes.share() && random.below(4) > 0;
+        configs.iter_mut().for_each(|config| config.uses_queue = uses_queue);
+        self.uses_queue = uses_queue;
+        self.abandon(fabric);
+        self.separate();
+        let indices = [0, 1].map(|end| self.ends[end].queue_pair.renew(&configs[end], fabric));
+        let [one, other] = configs;
+        Some([(indices[0]?, one), (indices[1]?, other)])
+    }
+
+    /// Connects both ends directly.
     pub(super) fn reconnect<T: EventLog>(
         &mut self,
         fabric: &mut Fabric<RdmaHost, T>,
+        processes: &Processes,
         random: &mut Random,
     ) {
-        let mut configs = [0, 1].map(|end| self.config(end, random));
-        let psns = [0, 1].map(|end: usize| configs[end].attributes.send_psn.unwrap_or_default());
-        self.separate();
-        let indices = [0, 1].map(|end| self.ends[end].queue_pair.renew(&configs[end], fabric));
-        let [Some(one), Some(other)] = indices else { return };
-        let indices = [one, other];
+        let Some(configs) = self.renew(fabric, processes, random) else { return };
+        let first = |(_, config): &(usize, QpConfig)| config.attributes.send_psn;
+        let psns = [0, 1].map(|end: usize| first(&configs[end]).unwrap_or_default());
+        let numbers = [0, 1].map(|end: usize| {
+            let host = fabric.host(self.id(end));
+            host.map_or(Qpn(0), |host| host.qpn(configs[end].0))
+        });
         self.intact = true;
-        for end in 0..2 {
-            let mtu = configs[end].settings.port_mtu;
-            configs[end].set_peer(qpn(indices[1 - end]), psns[1 - end], mtu);
-            let peer = address(self.ends[1 - end].queue_pair.host);
-            let connected = fabric.with_host(self.ends[end].queue_pair.id(), |host, _| {
-                host.connect(indices[end], peer, &configs[end])
-            });
+        for (end, (index, mut config)) in configs.into_iter().enumerate() {
+            let mtu = config.settings.port_mtu;
+            config.set_peer(numbers[1 - end], psns[1 - end], mtu);
+            let peer = processes.address(self.host(1 - end));
+            let connected =
+                fabric.with_host(self.id(end), |host, _| host.connect(index, peer, &config));
             debug_assert!(matches!(connected, Some(Ok(()))), "{connected:?}");
         }
     }
@@ -155,18 +218,20 @@ impl Connection {
         fabric: &mut Fabric<RdmaHost, T>,
     ) {
         if to == State::Reset {
+            self.abandon(fabric);
             self.separate();
         }
         self.ends[end].queue_pair.change(to, fabric);
     }
 
     /// An end is reset or destroyed: a copy that fails is of no consequence for the other.
-    fn separate(&mut self) {
+    pub(super) fn separate(&mut self) {
         self.intact = false;
         self.ends.iter_mut().for_each(|end| end.queue_pair.forgive());
     }
 
     pub(super) fn destroy<T: EventLog>(&mut self, end: usize, fabric: &mut Fabric<RdmaHost, T>) {
+        self.abandon(fabric);
         self.separate();
         let one = &mut self.ends[end];
         let destroyed = one.queue_pair.destroy(fabric);
@@ -214,8 +279,10 @@ impl Connection {
         }
         let at = fabric.now();
         let posted = fabric.with_host(one.id(), |host, _| host.post(index, work)).unwrap_or(0);
+        // Packets of UC for a process that has ended are dropped before their payload is read.
+        let is_read = self.service != Service::Unreliable || !self.uses_queue;
         for (id, must_fail, effect) in others.into_iter().take(posted) {
-            one.requests.push(id, at, must_fail, effect);
+            one.requests.push(id, at, must_fail && is_read, effect);
         }
         posted
     }
@@ -414,6 +481,39 @@ impl Connection {
             true => Ok(()),
             false => Err(format!("{kind:?} failed: stopped {stopped}, requests failed {failed:?}")),
         }
+    }
+
+    /// The process of a host has ended, with its QPs, regions and windows.
+    pub(super) fn process_ended(&mut self, host: usize) {
+        if self.ends.iter().all(|end| end.queue_pair.host != host) {
+            return;
+        }
+        self.lose_attempt();
+        self.separate();
+        for end in &mut self.ends {
+            end.sinks = [None; 2];
+            if end.queue_pair.host == host {
+                end.queue_pair.process_ended();
+                (end.window, end.stale) = (None, None);
+            }
+            // What it has filled cannot be seen any more.
+            for effect in end.queue_pair.requests.effects_mut() {
+                let is_lost = matches!(effect, Effect::Filled(fill) if fill.sink.host == host);
+                if is_lost {
+                    *effect = Effect::Nothing;
+                }
+            }
+        }
+    }
+
+    /// Notes whether both ends have been connected by messages by now.
+    pub(super) fn note_attempt<T: EventLog>(
+        &mut self,
+        fabric: &Fabric<RdmaHost, T>,
+        is_over: bool,
+    ) -> Result<(), String> {
+        self.intact |= self.verify_attempt(fabric, is_over)?;
+        Ok(())
     }
 
     /// Whether a request failed since the last reset.

@@ -15,13 +15,14 @@ use ferroce_wire::number::{Immediate, LKey, Psn, QKey, Qpn};
 
 use super::contents;
 use super::memory::{Pool, SharedReceives};
+use super::processes::Processes;
 use super::queue_pair::{CAPACITY, QueuePair, Receives};
 use crate::event_log::EventLog;
 use crate::fabric::Fabric;
+use crate::host::HostId;
 use crate::random::Random;
 use crate::rdma::Summary;
 use crate::rdma::host::{QpConfig, RdmaHost};
-use crate::rdma::layout::{address, qpn};
 use crate::rdma::memory::local;
 use crate::rdma::program::QUEUE_KEY;
 use crate::rdma::workload::{Service, Workload};
@@ -32,8 +33,8 @@ const GROUPS: [Ipv4Addr; 2] = [Ipv4Addr::new(239, 2, 0, 0), Ipv4Addr::new(239, 2
 /// Where a datagram is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
-    /// The endpoint of a host.
-    One((usize, usize)),
+    /// A QP.
+    One(Ipv4Addr, Qpn),
     /// A group, by its number.
     Group(usize),
 }
@@ -42,8 +43,8 @@ enum Target {
 #[derive(Clone, Copy, Debug)]
 struct Datagram {
     at: Instant,
-    /// The endpoint of a host.
-    source: (usize, usize),
+    /// Its sender.
+    source: (Ipv4Addr, Qpn),
     target: Target,
     /// It has the right Q_Key.
     deliverable: bool,
@@ -56,8 +57,12 @@ struct Datagram {
 struct Member {
     queue_pair: QueuePair<()>,
     mtu: u16,
-    /// The endpoint, also when it is destroyed.
-    last: Option<usize>,
+    /// The endpoint and its QPN, also when it is destroyed.
+    last: Option<(usize, Qpn)>,
+    /// The address of its host.
+    address: Ipv4Addr,
+    /// Its host may share the machine with others.
+    shares: bool,
     groups: [Attachment; GROUPS.len()],
     /// How often it received each datagram.
     received: BTreeMap<u32, u32>,
@@ -82,7 +87,7 @@ pub(super) struct Datagrams {
 }
 
 impl Datagrams {
-    pub(super) fn new(workload: &Workload, mut random: Random) -> Self {
+    pub(super) fn new(workload: &Workload, processes: &Processes, mut random: Random) -> Self {
         let used = workload.services.iter().any(|one| one == Service::Datagram);
         let count = if used { workload.connections.max(2) as usize } else { 0 };
         let largest = workload.largest.max(8) as usize;
@@ -91,11 +96,13 @@ impl Datagrams {
             let size = GRH_LEN + largest.min(mtu.into());
             let shared = random.below(3) == 0;
             let receives = if shared { Receives::Shared } else { Receives::Own(size) };
-            let host = random.below(workload.hosts.max(2).into()) as usize;
+            let host = random.below(processes.len() as u64) as usize;
             Member {
                 queue_pair: QueuePair::new(host, receives),
                 mtu,
                 last: None,
+                address: processes.address(host),
+                shares: processes.share(),
                 groups: Default::default(),
                 received: BTreeMap::new(),
             }
@@ -142,13 +149,15 @@ impl Datagrams {
         let Self { members, posted, largest, random } = self;
         let host = members[number].queue_pair.host;
         let Some(index) = members[number].queue_pair.index() else { return 0 };
-        let peers = members.iter().filter_map(|one| Some((one.queue_pair.host, one.last?)));
+        let Some((_, own)) = members[number].last else { return 0 };
+        let peers = members.iter().filter_map(|one| Some((one.address, one.last?.1)));
         let peers: Vec<_> = peers.collect();
-        let (at, mtu) = (fabric.now(), members[number].mtu);
+        let Member { mtu, address: sender, shares, .. } = members[number];
+        let at = fabric.now();
         let (first, mut work, mut must_fail) = (posted.len(), Vec::new(), Vec::new());
         for number in first..first + random.between(1..=4) as usize {
             let target = match random.choose(&peers) {
-                Some(&one) if random.below(3) > 0 => Target::One(one),
+                Some(&(host, one)) if random.below(3) > 0 => Target::One(host, one),
                 _ => Target::Group(random.below(GROUPS.len() as u64) as usize),
             };
             let area = pools[host].choose(random);
@@ -156,10 +165,11 @@ impl Datagrams {
             let length = random.below(1 + (*largest).min(mtu.into()) as u64) as usize;
             let offset = random.below((*largest - length) as u64 + 1) as usize;
             let deliverable = random.below(12) > 0;
-            let source = (host, index);
+            let source = (sender, own);
             let datagram = Datagram { at, source, target, deliverable, offset, length };
             work.push(datagram.request(number, area.lkey));
-            must_fail.push(length > 0 && area.is_dead(offset, length));
+            // Those that find a transmit queue full for long are dropped before their payload is read.
+            must_fail.push(!shares && length > 0 && area.is_dead(offset, length));
             posted.push(datagram);
         }
         let one = &mut members[number].queue_pair;
@@ -186,6 +196,21 @@ impl Datagrams {
         })
     }
 
+    /// The process of a host has ended.
+    pub(super) fn process_ended<T: EventLog>(
+        &mut self,
+        host: usize,
+        fabric: &mut Fabric<RdmaHost, T>,
+    ) {
+        let now = fabric.now();
+        for one in self.members.iter_mut().filter(|one| one.queue_pair.host == host) {
+            one.queue_pair.process_ended();
+            one.received.clear();
+            one.groups = [Attachment { attached: false, since: now }; GROUPS.len()];
+            GROUPS.iter().for_each(|group| fabric.leave((*group).into(), HostId(host as u32)));
+        }
+    }
+
     /// Destroys all. Describes requests that have not completed.
     pub(super) fn end<T: EventLog>(&mut self, fabric: &mut Fabric<RdmaHost, T>) -> Option<String> {
         let left: usize = self.members.iter().map(|one| one.queue_pair.requests.len()).sum();
@@ -202,6 +227,7 @@ impl Member {
         config.attributes.queue_key = Some(QUEUE_KEY);
         config.settings.capabilities.max_send_wr = CAPACITY as u32;
         config.settings.groups = GROUPS.len();
+        config.uses_queue = self.shares && random.below(2) == 0;
         config.settings.shared_receives = self.queue_pair.receives() == Receives::Shared;
         config
     }
@@ -210,7 +236,9 @@ impl Member {
     fn connect<T: EventLog>(&mut self, fabric: &mut Fabric<RdmaHost, T>, random: &mut Random) {
         let config = self.config(random);
         let Some(index) = self.queue_pair.renew(&config, fabric) else { return };
-        if self.last.replace(index) != Some(index) {
+        let number = fabric.host(self.queue_pair.id()).map(|host| host.qpn(index));
+        let last = number.map(|number| (index, number));
+        if std::mem::replace(&mut self.last, last) != last {
             self.received.clear();
         }
         let connected = fabric.with_host(self.queue_pair.id(), |host, _| {
@@ -266,9 +294,9 @@ impl Member {
         self.queue_pair.settle(fabric);
         // The network duplicates a frame once at most.
         let copies = 1 + u32::from(fabric.totals().duplicated > 0);
-        let Self { queue_pair, groups, received, .. } = self;
-        let Some(index) = queue_pair.index else { return Ok(()) };
-        let this = (queue_pair.host, index);
+        let Self { queue_pair, groups, received, last, address, .. } = self;
+        let Some(_) = queue_pair.index else { return Ok(()) };
+        let this = (*address, last.map_or(Qpn(0), |(_, number)| number));
         let verify = |done: &Completion, message: &[u8]| {
             let number = done.immediate.map_or(u32::MAX, |immediate| immediate.0);
             let Some(datagram) = posted.get(number as usize) else {
@@ -303,7 +331,7 @@ impl Member {
 impl Datagram {
     fn request(&self, number: usize, lkey: LKey) -> SendRequest<Ipv4Addr> {
         let (route, destination) = match self.target {
-            Target::One((host, index)) => (address(host), qpn(index)),
+            Target::One(host, number) => (host, number),
             Target::Group(group) => (GROUPS[group], Qpn::MULTICAST),
         };
         let queue_key = if self.deliverable { QUEUE_KEY } else { QKey(QUEUE_KEY.0 ^ 1) };
@@ -320,19 +348,19 @@ impl Datagram {
     /// Verifies that a QP may have received it, and that it received all of it.
     fn verify(
         &self,
-        this: (usize, usize),
+        this: (Ipv4Addr, Qpn),
         groups: &[Attachment],
         done: &Completion,
         message: &[u8],
     ) -> Result<(), String> {
-        let (host, index) = self.source;
+        let (host, number) = self.source;
         let Some((header, body)) = message.split_at_checked(GRH_LEN) else {
             return Err(format!("{done:?} without a GRH"));
         };
         // The source address of the IPv4 header, which is in the last 20 bytes.
-        let from = header[32..36] == address(host).octets() && done.source == Some(qpn(index));
+        let from = header[32..36] == host.octets() && done.source == Some(number);
         let to = match self.target {
-            Target::One(target) => target == this,
+            Target::One(host, number) => (host, number) == this,
             // It may have been on the way when the QP was detached.
             Target::Group(group) => groups[group].attached || self.at <= groups[group].since,
         };

@@ -20,9 +20,11 @@
 //! - nothing completes that belongs to a queue pair that was reset or destroyed;
 //! - when all queue pairs are destroyed, no credit is in use and nobody waits for it.
 
+mod attempts;
 mod connection;
 mod datagrams;
 mod memory;
+mod processes;
 mod queue_pair;
 mod requests;
 
@@ -32,19 +34,22 @@ use ferroce_proto::qp::State;
 use ferroce_proto::time::Instant;
 use ferroce_wire::number::Qpn;
 
-use super::host::{Endpoint, RdmaHost};
-use super::layout::{FIRST_QPN, RC_SRQ, XRC_SRQS, address};
+use super::Simulation;
+use super::host::{Counted, Endpoint, RdmaHost};
+use super::layout::{RC_SRQ, XRC_SRQS};
 use super::memory::Regions;
 use super::summary::Summary;
-use super::{Simulation, plan};
 use crate::event_log::EventLog;
 use crate::fabric::Fabric;
+use crate::fault::WhilePaused;
 use crate::host::HostId;
 use crate::limit::Outcome;
 use crate::random::Random;
+use crate::scenario::Scenario;
 use connection::Connection;
 use datagrams::Datagrams;
 use memory::{Pool, SharedReceives};
+use processes::Processes;
 
 /// The longest time from the post of a request to its completion. Retries against a peer that is gone take 70 ms, and
 /// requests behind those of others wait as long.
@@ -64,47 +69,44 @@ struct Churn<'a, T: EventLog> {
     shared: Vec<SharedReceives>,
     summary: Summary,
     violations: Vec<String>,
+    processes: Processes,
+    /// What the processes did that have ended.
+    counted: Counted,
 }
 
 /// Runs a simulation of [`Scenario::Churn`](crate::Scenario::Churn).
 pub(super) fn run<T: EventLog>(simulation: &Simulation, event_log: T) -> (Summary, T) {
     let Simulation { scenario, seed, workload } = *simulation;
-    let count = workload.hosts.max(2);
-    let settings = scenario.settings(seed, count);
-    let mut random = Random::new(seed).stream("churn");
+    let processes = Processes::new(seed, workload, scenario == Scenario::Machines);
+    let settings = scenario.settings(seed, processes.len() as u32);
+    let random = Random::new(seed).stream("churn");
     let mut churn = Churn {
         simulation,
         fabric: Fabric::with_event_log(seed, settings, event_log),
         connections: Vec::new(),
-        datagrams: Datagrams::new(&workload, random.stream("datagrams")),
+        datagrams: Datagrams::new(&workload, &processes, random.stream("datagrams")),
         pools: Vec::new(),
         shared: Vec::new(),
         summary: Summary::new(workload),
         violations: Vec::new(),
         random: random.stream("actions"),
+        counted: Counted::default(),
+        processes,
     };
-    let memory = Random::new(seed).stream("memory");
-    for index in 0..count as usize {
-        let mut host = plan::host(index, seed, &workload);
-        host.batch = Duration::from_micros([0, 0, 5, 20][random.below(4) as usize]);
-        host.received.limit = Some(64 << 10 << random.below(5));
-        host.memory.slow_down(memory.substream(index as u64));
-        host.memory.fail_some();
-        host.use_windows();
-        host.memory.map();
-        churn.pools.push(Pool::new(&mut host.memory, workload.largest));
-        for srq in [RC_SRQ].into_iter().chain(XRC_SRQS) {
-            churn.shared.push(SharedReceives::new(index, srq, &mut host.memory, workload.largest));
-        }
-        // Addresses are distinct.
-        let _ = churn.fabric.add_host(host, &[address(index).into()]);
+    for index in 0..churn.processes.len() {
+        let host = churn.make(index);
+        churn.processes.add(index, host, &mut churn.fabric);
     }
     for number in 0..workload.connections as usize {
-        churn.connections.extend(Connection::new(number, &workload, &mut churn.random));
+        let (hosts, random) = (churn.processes.len(), &mut churn.random);
+        churn.connections.extend(Connection::new(number, hosts, &workload, random));
     }
     churn.actions();
     churn.end();
-    let Churn { fabric, mut summary, violations, .. } = churn;
+    let Churn { fabric, mut summary, violations, counted, .. } = churn;
+    let all = fabric.hosts().map(|(_, host)| host.counted());
+    let all = all.fold(counted, Counted::plus);
+    (summary.records, summary.forwarded) = (all.records, all.forwarded);
     summary.close(&fabric, violations);
     (summary, fabric.into_event_log())
 }
@@ -125,8 +127,54 @@ impl<T: EventLog> Churn<'_, T> {
         }
     }
 
+    /// Makes a host with its regions and SRQs.
+    fn make(&mut self, index: usize) -> RdmaHost {
+        let largest = self.simulation.workload.largest;
+        let mut host = self.processes.make(index);
+        host.memory.map();
+        let pool = Pool::new(&mut host.memory, largest);
+        match self.pools.get_mut(index) {
+            Some(before) => *before = pool,
+            None => self.pools.push(pool),
+        }
+        for srq in [RC_SRQ].into_iter().chain(XRC_SRQS) {
+            self.shared.push(SharedReceives::new(index, srq, &mut host.memory, largest));
+        }
+        host
+    }
+
+    /// Pauses a process, ends one, or lets one begin again.
+    fn disturb(&mut self) {
+        let Self { processes, fabric, random, .. } = self;
+        let index = random.below(processes.len() as u64) as usize;
+        match random.below(6) {
+            0..=2 => processes.pause(index, fabric, random),
+            3 => {
+                self.counted = fabric
+                    .host(HostId(index as u32))
+                    .map_or(self.counted, |host| self.counted.plus(host.counted()));
+                if processes.end(index, fabric) {
+                    self.connections.iter_mut().for_each(|one| one.process_ended(index));
+                    self.datagrams.process_ended(index, fabric);
+                    self.shared.retain(|one| one.host != index);
+                }
+            }
+            _ => {
+                if let Some(index) = processes.down(random) {
+                    let host = self.make(index);
+                    self.fabric.restart(HostId(index as u32), host);
+                }
+            }
+        }
+    }
+
     /// Runs until a time, or until no event is left, and verifies what has completed. Returns whether to go on.
     fn run(&mut self, until: Option<Instant>) -> bool {
+        while let Some((at, id)) = self.processes.next_resume(until) {
+            // Whether it ended is seen below.
+            let _ = self.fabric.run_to(at);
+            self.fabric.resume(id, WhilePaused::Wait);
+        }
         let outcome = match until {
             Some(until) => self.fabric.run_to(until),
             None => self.fabric.run(),
@@ -141,6 +189,8 @@ impl<T: EventLog> Churn<'_, T> {
                 let mut found =
                     connection.collect(end, &mut self.fabric, &mut self.shared, &mut self.summary);
                 if end == 1 {
+                    let is_over = until.is_none();
+                    found = found.and_then(|()| connection.note_attempt(&self.fabric, is_over));
                     let mut verify = |end| connection.verify_failure(end, &self.fabric, bound);
                     found = found.and_then(|()| verify(0)).and_then(|()| verify(1));
                 }
@@ -148,7 +198,8 @@ impl<T: EventLog> Churn<'_, T> {
                     let number = connection.number;
                     self.violations.push(format!("connection {number}, end {end}: {what}"));
                     if self.summary.suspects.is_empty() {
-                        (self.summary.suspects, self.summary.suspect_pairs) = connection.identity();
+                        (self.summary.suspects, self.summary.suspect_pairs) =
+                            connection.identity(&self.fabric);
                     }
                 }
             }
@@ -161,12 +212,13 @@ impl<T: EventLog> Churn<'_, T> {
                 self.fabric.with_host(id, |host, _| pool.settle(&mut host.memory));
             }
             let Some(host) = self.fabric.host(id) else { continue };
-            let is_destroyed =
-                |qpn: &Qpn| host.endpoints[qpn.0.wrapping_sub(FIRST_QPN) as usize].destroyed();
+            let is_destroyed = |qpn: &Qpn| host.endpoints[host.index_of(*qpn)].destroyed();
             if let Some(late) = host.memory.accessors().into_iter().find(is_destroyed) {
                 let what = "is destroyed, but an access of it is unfinished";
                 self.violations.push(format!("host {number}: {late:?} {what}"));
             }
+            let found = host.check_machine();
+            self.violations.extend(found.map(|what| format!("host {number}: {what}")));
         }
         for shared in &mut self.shared {
             self.violations.extend(shared.verify(&mut self.fabric));
@@ -175,7 +227,10 @@ impl<T: EventLog> Churn<'_, T> {
     }
 
     fn act(&mut self) {
-        let Self { connections, pools, shared, fabric, random, .. } = self;
+        if self.processes.share() && self.random.below(40) == 0 {
+            return self.disturb();
+        }
+        let Self { connections, pools, shared, fabric, random, processes, .. } = self;
         self.summary.requests += self.datagrams.act(fabric, pools) as u64;
         if connections.is_empty() {
             return;
@@ -184,14 +239,19 @@ impl<T: EventLog> Churn<'_, T> {
         let connection = &mut connections[index];
         let end = random.below(2) as usize;
         // What failed stays so for a while.
-        let kind =
-            if connection.has_failed() && random.below(4) == 0 { 10 } else { random.below(100) };
+        let kind = if connection.has_failed() && random.below(4) == 0 {
+            7 + random.below(7)
+        } else {
+            random.below(100)
+        };
         match kind {
             0 | 1 => connection.change(end, State::Reset, fabric),
             2 => connection.change(end, State::Error, fabric),
             3 | 4 => connection.destroy(end, fabric),
             5 | 6 => connection.bind(end, fabric, pools, random),
-            7..=14 => connection.reconnect(fabric, random),
+            7..=10 => connection.reconnect(fabric, processes, random),
+            11..=13 => connection.connect_by_messages(fabric, processes, random),
+            14 => connection.disconnect(end, fabric),
             15..=19 => {
                 let host = random.below(pools.len() as u64) as usize;
                 let unmaps = random.below(3) == 0;
@@ -201,8 +261,9 @@ impl<T: EventLog> Churn<'_, T> {
                 });
             }
             20..=34 => {
-                let one = random.below(shared.len() as u64) as usize;
-                shared[one].fill(fabric, random);
+                // None if no process is up.
+                let one = random.below(shared.len().max(1) as u64) as usize;
+                shared.get_mut(one).into_iter().for_each(|shared| shared.fill(fabric, random));
             }
             35..=49 => connection.post_receives(end, fabric, random),
             _ => {
@@ -221,7 +282,8 @@ impl<T: EventLog> Churn<'_, T> {
             if let Some(what) = connection.unfinished() {
                 self.violations
                     .push(format!("connection {}: {what} at the end", connection.number));
-                (self.summary.suspects, self.summary.suspect_pairs) = connection.identity();
+                (self.summary.suspects, self.summary.suspect_pairs) =
+                    connection.identity(&self.fabric);
             }
             (0..2).for_each(|end| connection.destroy(end, &mut self.fabric));
         }

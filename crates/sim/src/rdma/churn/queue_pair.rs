@@ -16,7 +16,7 @@ use crate::host::HostId;
 use crate::random::Random;
 use crate::rdma::Summary;
 use crate::rdma::host::{EndpointRq, QpConfig, RdmaHost};
-use crate::rdma::layout::{RC_SRQ, address, qpn, srq_number};
+use crate::rdma::layout::{RC_SRQ, srq_number};
 use crate::rdma::memory::FailureKind;
 
 /// Requests of a queue.
@@ -167,7 +167,7 @@ impl<T> QueuePair<T> {
                 endpoint.receive_completions.clear();
             }
             // Those of its previous life concern nobody.
-            host.memory.take_failures(qpn(index));
+            host.memory.take_failures(host.qpn(index));
             waits
         });
         if waits.unwrap_or(false) {
@@ -181,6 +181,11 @@ impl<T> QueuePair<T> {
             self.index = None;
         }
         how == Leaving::Destroy
+    }
+
+    /// The process of its host has ended.
+    pub(super) fn process_ended(&mut self) {
+        *self = Self::new(self.host, self.receives);
     }
 
     /// Returns what failed of the copies that it began longer than `bound` ago.
@@ -219,14 +224,14 @@ impl<T> QueuePair<T> {
         mut received: impl FnMut(&Completion, &[u8]) -> Result<(), String>,
     ) -> Result<(), String> {
         let Some(index) = self.index else { return Ok(()) };
-        let now = fabric.now();
+        let (now, number) = (fabric.now(), self.host);
         let done = fabric.with_host(self.id(), |host, _| {
             let (counted, begun) =
-                (host.endpoints[index].unfinished(), host.memory.unfinished(qpn(index)));
+                (host.endpoints[index].unfinished(), host.memory.unfinished(host.qpn(index)));
             if counted != begun {
                 return Err(format!("it counts {counted} unfinished accesses of {begun}"));
             }
-            let failures = host.memory.take_failures(qpn(index));
+            let failures = host.memory.take_failures(host.qpn(index));
             let endpoint = &mut host.endpoints[index];
             if let Some((how, since)) = self.leaving {
                 let done = endpoint.send_completions.len() + endpoint.receive_completions.len();
@@ -251,9 +256,8 @@ impl<T> QueuePair<T> {
                         let named =
                             done.receive_queue.map(|named| (named.0 - srq_number(0).0) as usize);
                         let srq = named.unwrap_or(RC_SRQ);
-                        let found = shared
-                            .iter_mut()
-                            .find(|one| one.host == index_of(host) && one.srq == srq);
+                        let found =
+                            shared.iter_mut().find(|one| one.host == number && one.srq == srq);
                         &mut found.ok_or_else(|| format!("{done:?} of an unknown SRQ"))?.buffers
                     }
                 };
@@ -272,9 +276,4 @@ impl<T> QueuePair<T> {
         done.unwrap_or(Ok(()))?;
         self.requests.verify(now)
     }
-}
-
-/// Returns the number of a host.
-fn index_of(host: &RdmaHost) -> usize {
-    (host.address.to_bits() - address(0).to_bits()) as usize
 }

@@ -46,6 +46,10 @@ impl<T> Requests<T> {
         self.posted.iter().map(|posted| &posted.effect)
     }
 
+    pub(super) fn effects_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.posted.iter_mut().map(|posted| &mut posted.effect)
+    }
+
     /// Takes the request of a completion. Returns its effect if it succeeded.
     pub(super) fn complete(
         &mut self,

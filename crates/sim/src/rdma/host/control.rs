@@ -18,7 +18,7 @@ impl RdmaHost {
     /// Sets how many bytes may be in flight to one receiver.
     pub(in crate::rdma) fn set_share(&mut self, share: usize) {
         self.share = share;
-        self.device.credit = Credit::new(share, 0);
+        self.device.credit = Credit::new(share, self.shared.tables.slot());
     }
 
     /// Lets packets without ACKs need room in the window of their receiver, as between processes of one host.
@@ -35,7 +35,7 @@ impl RdmaHost {
     pub(in crate::rdma) fn create(&mut self, rq: EndpointRq, config: &QpConfig) -> usize {
         let index = self.add_endpoint(Ipv4Addr::UNSPECIFIED, rq);
         let mut settings = config.settings.clone();
-        settings.number = super::qpn(index);
+        settings.number = self.qpn(index);
         self.endpoints[index].lock().queue_pair.endpoint = Transport::new(settings);
         self.shared.open(&self.endpoints[index].core);
         index
@@ -51,8 +51,15 @@ impl RdmaHost {
         let endpoint = &mut self.endpoints[index];
         endpoint.peer = peer;
         let mut served = endpoint.lock();
-        served.set_peer(peer);
-        config.connect(&mut served.queue_pair.endpoint)
+        let number = config.attributes.destination;
+        served.set_peer(peer, number);
+        let queue_pair = &mut served.queue_pair;
+        config.connect(&mut queue_pair.endpoint)?;
+        let queue = number.filter(|_| config.uses_queue);
+        queue_pair.queue = queue.and_then(|number| self.shared.queue_to(peer, number));
+        queue_pair.endpoint.set_lossless(queue_pair.queue.is_some());
+        served.queues_datagrams = config.uses_queue;
+        Ok(())
     }
 
     /// Changes a QP to RESET, which discards its requests and completions (IBA 10.3.1.1), or to ERR.
@@ -83,8 +90,10 @@ impl RdmaHost {
         let mut served = endpoint.lock();
         if !served.queue_pair.destroyed {
             self.device.forget(&endpoint.core, &mut served.queue_pair);
-            self.memory.registry().forget_queue_pair(super::qpn(index));
-            self.shared.tables.remove_queue_pair(super::qpn(index));
+            let number = self.qpn(index);
+            self.with_member(|member| member.destroyed(number));
+            self.memory.registry().forget_queue_pair(number);
+            self.shared.tables.remove_queue_pair(number);
         }
     }
 
@@ -99,6 +108,11 @@ impl RdmaHost {
         index: usize,
         work: Vec<ud::SendRequest<Ipv4Addr>>,
     ) -> usize {
+        // As in the library, the post creates the transmit queue to a process of this machine.
+        if self.endpoints[index].lock().queues_datagrams {
+            let to = work.iter().map(|one| &one.address);
+            to.for_each(|to| _ = self.shared.queue_to(to.route, to.destination));
+        }
         self.post_all(index, work, |qp, one| qp.post_datagram(one).is_ok())
     }
 

@@ -35,6 +35,8 @@ pub(in crate::rdma) struct QpConfig {
     pub(in crate::rdma) attributes: QueuePairAttributes,
     /// A multicast group of a UD QP.
     pub(in crate::rdma) group: Option<Ipv4Addr>,
+    /// If the peer is another process of the same machine, packets go through a transmit queue.
+    pub(in crate::rdma) uses_queue: bool,
 }
 
 impl QpConfig {
@@ -70,7 +72,7 @@ impl QpConfig {
             send_psn: Some(psn),
             ..QueuePairAttributes::default()
         };
-        Self { settings, attributes, group: None }
+        Self { settings, attributes, group: None, uses_queue: false }
     }
 
     /// Sets the peer's QPN and first PSN, and the path MTU.
@@ -137,9 +139,15 @@ pub(in crate::rdma) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(in crate::rdma) fn new(number: Qpn, peer: Ipv4Addr, rq: EndpointRq, srqs: &[Srq]) -> Self {
+    pub(in crate::rdma) fn new(
+        number: Qpn,
+        index: usize,
+        peer: Ipv4Addr,
+        rq: EndpointRq,
+        srqs: &[Srq],
+    ) -> Self {
         Self {
-            core: Core::new(number, rq.queue(srqs)),
+            core: Core::new(number, index, rq.queue(srqs)),
             rq,
             peer,
             pending: None,

@@ -3,7 +3,9 @@
 mod buffer;
 mod control;
 mod endpoint;
+mod machine;
 mod poster;
+mod queues;
 mod receives;
 mod shared;
 
@@ -23,16 +25,17 @@ use ferroce_wire::number::{Psn, Qpn, RKey};
 
 use buffer::ReceiveBuffer;
 pub(super) use endpoint::{Endpoint, PendingSetup, QpConfig, Transport, Work};
+pub(super) use machine::{Counted, Machine, Member, service};
 use poster::Poster;
 pub(super) use receives::EndpointRq;
 use receives::Srq;
 use shared::{Core, Served, Shared, Wire};
 
 use super::frame::ReceivedPacket;
-use super::layout::{qpn, srq_number};
+use super::layout::srq_number;
 use super::management::{Management, QpControl};
 use super::memory::{Ended, Regions};
-use crate::host::{Destination, Host};
+use crate::host::{Destination, Host, HostId};
 use crate::random::Random;
 
 /// A host with its memory and QPs.
@@ -77,7 +80,7 @@ impl RdmaHost {
     pub(super) fn new(address: Ipv4Addr, memory: Regions) -> Self {
         Self {
             address,
-            shared: Shared::new(Arc::clone(memory.registered())),
+            shared: Shared::new(address, Arc::clone(memory.registered())),
             memory,
             endpoints: Vec::new(),
             srqs: Vec::new(),
@@ -98,9 +101,20 @@ impl RdmaHost {
 
     /// Adds an endpoint and returns its index, from which [`super::layout::qpn`] derives its QPN.
     pub(super) fn add_endpoint(&mut self, peer: Ipv4Addr, rq: EndpointRq) -> usize {
-        let endpoint = Endpoint::new(qpn(self.endpoints.len()), peer, rq, &self.srqs);
+        let index = self.endpoints.len();
+        let endpoint = Endpoint::new(self.qpn(index), index, peer, rq, &self.srqs);
         self.endpoints.push(endpoint);
-        self.endpoints.len() - 1
+        index
+    }
+
+    /// The QPN of an endpoint.
+    pub(super) fn qpn(&self, index: usize) -> Qpn {
+        Qpn(self.shared.first + index as u32)
+    }
+
+    /// The index of the endpoint with this QPN.
+    pub(super) fn index_of(&self, number: Qpn) -> usize {
+        self.shared.index_of(number)
     }
 
     /// Adds an SRQ, whose buffers are in this region.
@@ -159,8 +173,15 @@ impl RdmaHost {
         published.into_iter().for_each(|index| self.endpoints[index].collect());
     }
 
-    /// Handles a frame.
+    /// Handles a frame, or forwards it.
     fn receive(&mut self, now: Instant, bytes: &[u8]) {
+        if !self.forwards(now, bytes) {
+            self.receive_own(now, bytes);
+        }
+    }
+
+    /// Handles a frame that is not of another process.
+    fn receive_own(&mut self, now: Instant, bytes: &[u8]) {
         let Some(received) = ReceivedPacket::parse(bytes, now) else {
             self.damaged += 1;
             return;
@@ -169,7 +190,12 @@ impl RdmaHost {
             self.with_management(|management, host| management.handle(now, &received, host));
             return;
         }
-        self.device.receive(&self.shared, &mut SingleFrame(Some(&received)), now);
+        self.arrive(now, &received);
+    }
+
+    /// Gives a packet to its QP.
+    fn arrive(&mut self, now: Instant, received: &ReceivedPacket<'_>) {
+        self.device.receive(&self.shared, &mut SingleFrame(Some(received)), now);
         self.collect();
         // Data shows that the peer is ready, even if its RTU was lost (IBA 12.9.8.1).
         let reached = std::mem::take(&mut *self.shared.reached.lock());
@@ -250,7 +276,7 @@ impl QpControl for RdmaHost {
         let shared_receives = matches!(endpoint.rq, EndpointRq::Shared(_));
         pending.config.settings.shared_receives = shared_receives;
         served.queue_pair.endpoint = pending.config.build();
-        served.set_peer(endpoint.peer);
+        served.set_peer(endpoint.peer, pending.config.attributes.destination);
         if let Some(group) = pending.config.group {
             self.shared.groups.lock().entry(group).or_default().push(index);
         }
@@ -295,6 +321,12 @@ impl QpControl for RdmaHost {
         self.post_due(now, index);
     }
 
+    fn connect(&mut self, index: usize, peer: Ipv4Addr, config: &QpConfig) -> bool {
+        // Packets of its previous life do not show that the peer is ready.
+        self.endpoints[index].lock().packet_received = false;
+        RdmaHost::connect(self, index, peer, config).is_ok()
+    }
+
     fn close(&mut self, index: usize) {
         if let Some(endpoint) = self.endpoints.get_mut(index) {
             let change =
@@ -321,6 +353,9 @@ impl Host for RdmaHost {
             for frame in self.received.take() {
                 self.receive(now, &frame);
             }
+        }
+        if self.with_member(|member| member.handle_timeout(now)) == Some(true) {
+            self.read_queues(now);
         }
         self.finish_accesses(now);
         while let Some(&(due, index)) = self.posts.first().filter(|(due, _)| *due <= now) {
@@ -366,7 +401,16 @@ impl Host for RdmaHost {
         let management = self.management.as_ref().and_then(|management| management.poll_timeout());
         let memory = self.memory.next_finish();
         let post = self.posts.first().map(|(due, _)| *due);
-        let timers = [self.device.next_timer(), post, management, self.batch_ends, memory];
+        let machine = self.with_member(|member| member.poll_timeout()).flatten();
+        let timers = [self.device.next_timer(), post, management, self.batch_ends, memory, machine];
         timers.into_iter().flatten().min()
+    }
+
+    fn handle_notification(&mut self, now: Instant) {
+        self.handle_wakeup(now);
+    }
+
+    fn poll_notification(&mut self) -> Option<(HostId, Duration)> {
+        self.with_member(Member::poll_notification).flatten()
     }
 }

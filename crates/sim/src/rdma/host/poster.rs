@@ -9,11 +9,11 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use ferroce_device::QueuePair;
+use ferroce_device::memory_queue::MemoryQueue;
 use ferroce_proto::doorbell::Ring;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::SendRequest;
 
-use super::shared::NoQueue;
 use crate::random::Random;
 
 #[derive(Debug)]
@@ -46,7 +46,11 @@ impl Poster {
     }
 
     /// Posts the lists that are due. Returns whether the QP is to be polled for packets.
-    pub(super) fn post_due(&mut self, now: Instant, qp: &mut QueuePair<Ipv4Addr, NoQueue>) -> bool {
+    pub(super) fn post_due(
+        &mut self,
+        now: Instant,
+        qp: &mut QueuePair<Ipv4Addr, MemoryQueue>,
+    ) -> bool {
         let mut rings = false;
         while self.due().is_some_and(|due| due <= now) {
             let Some((_, list)) = self.lists.pop_front() else { break };
@@ -55,7 +59,7 @@ impl Poster {
         rings
     }
 
-    fn post(&mut self, list: Vec<SendRequest>, qp: &mut QueuePair<Ipv4Addr, NoQueue>) -> Ring {
+    fn post(&mut self, list: Vec<SendRequest>, qp: &mut QueuePair<Ipv4Addr, MemoryQueue>) -> Ring {
         let count = list.len();
         let bytes = list.iter().map(|request| request.data.len()).sum();
         for request in list {

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use ferroce_device::credit::Receiver;
 use ferroce_device::credit::probe::ProbePacket;
+use ferroce_device::memory_queue::MemoryQueue;
 use ferroce_device::{
-    Committed, Host, Link, Marks, Object, Outgoing, QueuePair, QueueTurn, Refusal, Room,
-    Schedulable, State, Tables, TransmitQueue, Tx,
+    Committed, Host, Link, Marks, Object, Outgoing, QueuePair, Refusal, Room, Schedulable, State,
+    Tables, Tx,
 };
 use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::Event;
@@ -17,16 +18,17 @@ use ferroce_proto::qp::ServiceType;
 use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::Completion;
-use ferroce_sync::{Mutex, PostedQueue};
+use ferroce_sync::{Mutex, MutexGuard, PostedQueue};
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Psn, Qpn};
 use ferroce_wire::packet::{ICRC_LEN, Packet};
 use ferroce_wire::transport::Bth;
 
 use super::QpConfig;
+use super::machine::{Member, slot_of};
 use super::receives::Receives;
 use crate::rdma::frame::{ReceivedPacket, emit};
-use crate::rdma::layout::{FIRST_QPN, qpn};
+use crate::rdma::layout::FIRST_QPN;
 use crate::rdma::memory::{HostMemory, Registered};
 
 /// The frames that the wire of a host takes before it is full, as a send buffer is.
@@ -36,6 +38,7 @@ const CAPACITY: usize = 16;
 #[derive(Debug)]
 pub(in crate::rdma) struct Core {
     number: Qpn,
+    pub(super) index: usize,
     marks: Marks,
     state: Mutex<Served>,
     receives: Arc<Receives>,
@@ -44,40 +47,44 @@ pub(in crate::rdma) struct Core {
 /// A QP, and what it published since this was last collected.
 #[derive(Debug)]
 pub(in crate::rdma) struct Served {
-    pub(super) queue_pair: QueuePair<Ipv4Addr, NoQueue>,
+    pub(super) queue_pair: QueuePair<Ipv4Addr, MemoryQueue>,
     /// The program has created it.
     pub(super) is_open: bool,
     /// A packet has arrived.
     pub(super) packet_received: bool,
+    /// Its datagrams to other processes of its machine go through transmit queues.
+    pub(super) queues_datagrams: bool,
     pub(super) sent: Vec<Completion>,
     pub(super) received: Vec<Completion>,
 }
 
 impl Core {
-    pub(super) fn new(number: Qpn, receives: Arc<Receives>) -> Arc<Self> {
+    pub(super) fn new(number: Qpn, index: usize, receives: Arc<Receives>) -> Arc<Self> {
         let config = QpConfig::new(ServiceType::ReliableConnection, number, 1024, Psn(0));
         let state = Served {
             queue_pair: QueuePair::new(config.settings),
             is_open: false,
             packet_received: false,
+            queues_datagrams: false,
             sent: Vec::new(),
             received: Vec::new(),
         };
         let (marks, state) = (Marks::default(), Mutex::new(state));
-        Arc::new(Self { number, marks, state, receives })
+        Arc::new(Self { number, index, marks, state, receives })
     }
 }
 
 impl Served {
-    /// Connects it to a host.
-    pub(super) fn set_peer(&mut self, peer: Ipv4Addr) {
+    /// Connects it to a QP of a host.
+    pub(super) fn set_peer(&mut self, peer: Ipv4Addr, number: Option<Qpn>) {
         let qp = &mut self.queue_pair;
         let acknowledged = !matches!(
             qp.endpoint.settings().service,
             ServiceType::UnreliableConnection | ServiceType::UnreliableDatagram
         );
         qp.route = Some(peer);
-        qp.receiver = acknowledged.then(|| Receiver { host: peer.into(), slot: 0 });
+        let receiver = |number| Receiver::new(peer.into(), number);
+        qp.receiver = number.filter(|_| acknowledged).map(receiver);
     }
 }
 
@@ -106,9 +113,9 @@ impl Object for Core {
 
 impl State for Served {
     type Route = Ipv4Addr;
-    type Queue = NoQueue;
+    type Queue = MemoryQueue;
 
-    fn queue_pair(&mut self) -> &mut QueuePair<Ipv4Addr, NoQueue> {
+    fn queue_pair(&mut self) -> &mut QueuePair<Ipv4Addr, MemoryQueue> {
         &mut self.queue_pair
     }
 }
@@ -116,6 +123,11 @@ impl State for Served {
 /// The parts of a host that its device core uses.
 #[derive(Debug)]
 pub(in crate::rdma) struct Shared {
+    address: Ipv4Addr,
+    /// The QPN of the first endpoint.
+    pub(super) first: u32,
+    /// The process's part of its machine, if it shares one.
+    member: Option<Mutex<Box<Member>>>,
     pub(super) memory: Arc<Registered>,
     pub(super) tables: Tables<Arc<Core>, Arc<Receives>>,
     /// Endpoints by the multicast group that they are attached to.
@@ -132,8 +144,11 @@ pub(in crate::rdma) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(memory: Arc<Registered>) -> Self {
+    pub(super) fn new(address: Ipv4Addr, memory: Arc<Registered>) -> Self {
         Self {
+            address,
+            first: FIRST_QPN,
+            member: None,
             memory,
             tables: Tables::new(0, Arc::default()),
             groups: Mutex::default(),
@@ -145,6 +160,31 @@ impl Shared {
         }
     }
 
+    /// Makes it a process of a machine, whose QPNs begin at `first` in its slot.
+    pub(super) fn join(&mut self, member: Member, first: u32) {
+        self.first = u32::from(member.slot) << 16 | first;
+        self.tables = Tables::new(member.slot, Arc::clone(self.tables.objects()));
+        self.member = Some(Mutex::new(Box::new(member)));
+    }
+
+    /// The process's part of its machine.
+    pub(super) fn member(&self) -> Option<MutexGuard<'_, Box<Member>>> {
+        self.member.as_ref().map(Mutex::lock)
+    }
+
+    /// The index of the endpoint with this QPN.
+    pub(super) fn index_of(&self, number: Qpn) -> usize {
+        number.0.wrapping_sub(self.first) as usize
+    }
+
+    /// The transmit queue to a QP of another process of this machine.
+    pub(super) fn queue_to(&self, peer: Ipv4Addr, number: Qpn) -> Option<MemoryQueue> {
+        if peer != self.address || number == Qpn::MULTICAST {
+            return None;
+        }
+        self.member()?.connect(slot_of(number))
+    }
+
     /// The program has created this QP: packets reach it.
     pub(super) fn open(&self, core: &Arc<Core>) {
         core.state.lock().is_open = true;
@@ -152,16 +192,11 @@ impl Shared {
     }
 }
 
-/// The index of the endpoint with this QPN.
-pub(super) fn index_of(number: Qpn) -> usize {
-    number.0.wrapping_sub(FIRST_QPN) as usize
-}
-
 impl Host for Shared {
     type Handle = Arc<Core>;
     type State = Served;
     type Route = Ipv4Addr;
-    type Queue = NoQueue;
+    type Queue = MemoryQueue;
     type ReceiveQueue = Arc<Receives>;
     type Memory<'a> = HostMemory<'a>;
     type Arrival<'a> = ReceivedPacket<'a>;
@@ -203,7 +238,7 @@ impl Host for Shared {
     fn accepted(&self, served: &mut Served, arrival: &ReceivedPacket<'_>) {
         if !served.packet_received {
             served.packet_received = true;
-            self.reached.lock().push(index_of(arrival.packet.bth.destination));
+            self.reached.lock().push(self.index_of(arrival.packet.bth.destination));
         }
     }
 
@@ -220,7 +255,9 @@ impl Host for Shared {
         let IpAddr::V4(group) = group.to_ip() else { return Vec::new() };
         let groups = self.groups.lock();
         let members = groups.get(&group).into_iter().flatten();
-        members.filter_map(|&index| self.tables.queue_pair(qpn(index))).collect()
+        members
+            .filter_map(|&index| self.tables.queue_pair(Qpn(self.first + index as u32)))
+            .collect()
     }
 
     fn route_back(&self, arrival: &ReceivedPacket<'_>) -> Option<Ipv4Addr> {
@@ -271,7 +308,7 @@ impl Host for Shared {
             return;
         }
         let mut list = self.published.lock();
-        let index = index_of(core.number);
+        let index = core.index;
         if list.last() != Some(&index) {
             list.push(index);
         }
@@ -288,11 +325,17 @@ impl Host for Shared {
 
     fn datagram_queue(
         &self,
-        _: &Served,
-        _: (Receiver, Ipv4Addr),
-        _: Option<NoQueue>,
-    ) -> Option<NoQueue> {
-        None
+        served: &Served,
+        (to, path): (Receiver, Ipv4Addr),
+        last: Option<MemoryQueue>,
+    ) -> Option<MemoryQueue> {
+        if !served.queues_datagrams || path != self.address {
+            return None;
+        }
+        let member = self.member()?;
+        // UC has a queue from the start, or none.
+        served.queue_pair.endpoint.next_unacknowledged()?.1?;
+        last.filter(|last| !last.has_ended()).or_else(|| member.existing(to.slot))
     }
 
     fn next_own(&self, _: u64) -> Option<(Ipv4Addr, Box<[u8]>)> {
@@ -305,7 +348,11 @@ impl Host for Shared {
 
     fn own_sent(&self, _: u64) {}
 
-    fn resume_queues(&self, _: impl FnMut(u64, usize) -> bool) {}
+    fn resume_queues(&self, resume: impl FnMut(u64, usize) -> bool) {
+        if let Some(member) = self.member() {
+            member.resume(resume);
+        }
+    }
 }
 
 /// The way of a host to the fabric: whole frames, in order.
@@ -334,7 +381,7 @@ impl Wire {
             // The frame computes it.
             let packet = Packet { icrc: None, ..packet };
             let mut frame = Vec::new();
-            let port = 0xc000 | (index_of(from) as u16 & 0x3fff);
+            let port = 0xc000 | (from.0.wrapping_sub(FIRST_QPN) as u16 & 0x3fff);
             emit(&packet, self.address, to, port, &mut frame);
             self.frames.push_back(frame);
         }
@@ -383,53 +430,5 @@ impl Link<Shared> for Wire {
 
     fn own_taken(&mut self) -> &mut u64 {
         &mut self.taken
-    }
-}
-
-/// There is no lossless way between simulated hosts.
-#[derive(Debug)]
-pub(in crate::rdma) enum NoQueue {}
-
-impl TransmitQueue<Shared> for NoQueue {
-    type Turn<'a> = Self;
-
-    fn begin(&mut self, _: &Shared, _: &mut Served) -> Self {
-        match *self {}
-    }
-
-    fn number(&self) -> u64 {
-        match *self {}
-    }
-
-    fn is_unread(&self) -> bool {
-        match *self {}
-    }
-}
-
-impl Tx<Shared> for NoQueue {
-    fn room(&mut self) -> Room {
-        match *self {}
-    }
-
-    fn space(&mut self, _: usize) -> &mut [u8] {
-        match *self {}
-    }
-
-    fn commit(&mut self, _: &Shared, _: &mut Served, _: &Outgoing<'_, Ipv4Addr>) -> Committed {
-        match *self {}
-    }
-}
-
-impl QueueTurn<Shared> for NoQueue {
-    fn message(&mut self, _: &Shared, _: &mut Served, _: Instant) -> Option<usize> {
-        match *self {}
-    }
-
-    fn wait(&mut self, _: &Shared) -> bool {
-        match *self {}
-    }
-
-    fn end(self, _: &Shared, _: &mut Served, _: usize) {
-        match self {}
     }
 }

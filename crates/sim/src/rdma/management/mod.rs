@@ -1,6 +1,7 @@
 //! Connections that are established by messages over the simulated network: the connection manager's, or the set-up
 //! exchange's.
 
+mod attempts;
 mod exchange;
 mod manager;
 
@@ -16,7 +17,10 @@ use ferroce_wire::setup::QUEUE_PAIR;
 use ferroce_wire::transport::{Bth, Deth};
 
 use super::frame::{ReceivedPacket, emit};
+use super::host::QpConfig;
 use super::workload::{Service, SetUp};
+pub(super) use attempts::Attempt;
+use attempts::Attempts;
 use exchange::Exchanges;
 use manager::Manager;
 
@@ -56,13 +60,16 @@ pub(super) trait QpControl {
     /// Posts the endpoint's work: the connection is up on both sides.
     fn start(&mut self, now: Instant, endpoint: usize);
 
+    /// Connects a queue pair in RESET to its peer. Returns false if it is not in RESET any more.
+    fn connect(&mut self, endpoint: usize, peer: Ipv4Addr, config: &QpConfig) -> bool;
+
     /// Moves the queue pair to the error state.
     fn close(&mut self, endpoint: usize);
 }
 
 /// The state of a connection on one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ConnectionState {
+pub(super) enum ConnectionState {
     Pending,
     Established,
     /// It was not established.
@@ -139,6 +146,7 @@ struct OutgoingDatagram {
 enum Protocol {
     Manager(Box<Manager>),
     Exchange(Box<Exchanges>),
+    Programs(Box<Attempts>),
 }
 
 /// Establishes and disconnects a host's connections.
@@ -156,11 +164,64 @@ impl Management {
             SetUp::Exchange => Protocol::Exchange(Box::new(Exchanges::new(host, seed))),
             _ => Protocol::Manager(Box::new(Manager::new(host, seed))),
         };
+        Self::of(protocol)
+    }
+
+    /// The management of programs that connect while they run. `slot`: that of a process that shares its address.
+    pub(super) fn of_programs(host: u64, seed: u64, slot: Option<u8>) -> Self {
+        Self::of(Protocol::Programs(Box::new(Attempts::new(host, seed, slot))))
+    }
+
+    fn of(protocol: Protocol) -> Self {
         Self {
             connections: Connections::default(),
             protocol,
             outgoing: VecDeque::new(),
             psn: Psn(0),
+        }
+    }
+
+    /// Begins an attempt of a program. Returns whether that was possible.
+    pub(super) fn attempt(
+        &mut self,
+        now: Instant,
+        attempt: Attempt,
+        is_active: bool,
+        host: &mut dyn QpControl,
+    ) -> bool {
+        let Protocol::Programs(attempts) = &mut self.protocol else { return false };
+        let begun = attempts.begin(now, attempt, is_active, host);
+        self.drain(now, host);
+        begun
+    }
+
+    /// Ends an attempt, or its connection. `abandons`: its queue pair is not touched any more.
+    pub(super) fn end_attempt(
+        &mut self,
+        now: Instant,
+        service: u64,
+        abandons: bool,
+        host: &mut dyn QpControl,
+    ) {
+        if let Protocol::Programs(attempts) = &mut self.protocol {
+            attempts.end(now, service, abandons, host);
+        }
+        self.drain(now, host);
+    }
+
+    /// The state of an attempt.
+    pub(super) fn attempt_state(&self, service: u64) -> Option<ConnectionState> {
+        match &self.protocol {
+            Protocol::Programs(attempts) => attempts.state(service),
+            _ => None,
+        }
+    }
+
+    /// Whether a datagram is for a connection or a listener of this host, which may share its address with others.
+    pub(super) fn concerns(&self, received: &ReceivedPacket<'_>) -> bool {
+        match &self.protocol {
+            Protocol::Programs(attempts) => attempts.concerns(received),
+            _ => true,
         }
     }
 
@@ -179,6 +240,8 @@ impl Management {
         match &mut self.protocol {
             Protocol::Manager(manager) => manager.begin(now, &mut self.connections, host),
             Protocol::Exchange(exchanges) => exchanges.begin(now, &mut self.connections),
+            // Programs begin one by one.
+            Protocol::Programs(_) => {}
         }
         self.drain(now, host);
     }
@@ -192,6 +255,7 @@ impl Management {
         match &mut self.protocol {
             Protocol::Manager(manager) => manager.handle(now, received),
             Protocol::Exchange(exchanges) => exchanges.handle(now, received),
+            Protocol::Programs(attempts) => attempts.handle(now, received),
         }
         self.drain(now, host);
     }
@@ -203,6 +267,10 @@ impl Management {
         endpoint: usize,
         host: &mut dyn QpControl,
     ) {
+        if let Protocol::Programs(attempts) = &mut self.protocol {
+            attempts.data_received(endpoint);
+            return self.drain(now, host);
+        }
         let matches = |connection: &ManagedConnection| {
             connection.spec.endpoint == endpoint && !connection.spec.active
         };
@@ -210,6 +278,7 @@ impl Management {
         match &mut self.protocol {
             Protocol::Manager(manager) => manager.data_received(connection),
             Protocol::Exchange(exchanges) => exchanges.data_received(now, connection),
+            Protocol::Programs(_) => {}
         }
         self.drain(now, host);
     }
@@ -218,6 +287,7 @@ impl Management {
         match &mut self.protocol {
             Protocol::Manager(manager) => manager.handle_timeout(now),
             Protocol::Exchange(exchanges) => exchanges.handle_timeout(now),
+            Protocol::Programs(attempts) => attempts.handle_timeout(now),
         }
         self.drain(now, host);
     }
@@ -239,6 +309,7 @@ impl Management {
             Protocol::Exchange(exchanges) => {
                 exchanges.drain(now, &mut self.connections, host, &mut self.outgoing);
             }
+            Protocol::Programs(attempts) => attempts.drain(now, host, &mut self.outgoing),
         }
     }
 
@@ -246,6 +317,7 @@ impl Management {
         match &self.protocol {
             Protocol::Manager(manager) => manager.poll_timeout(),
             Protocol::Exchange(exchanges) => exchanges.poll_timeout(),
+            Protocol::Programs(attempts) => attempts.poll_timeout(),
         }
     }
 

@@ -17,7 +17,7 @@ fn send(id: u64) -> SendRequest {
 
 /// An RC endpoint without an ACK timeout, so that no timer sends what is held back.
 fn endpoint() -> Endpoint {
-    let endpoint = Endpoint::new(qpn(0), Ipv4Addr::LOCALHOST, EndpointRq::Own(0), &[]);
+    let endpoint = Endpoint::new(qpn(0), 0, Ipv4Addr::LOCALHOST, EndpointRq::Own(0), &[]);
     let mut config = QpConfig::new(ServiceType::ReliableConnection, qpn(0), 1024, Psn(0));
     config.attributes.timeout = Some(AckTimeout::NEVER);
     config.set_peer(qpn(0), Psn(0), 1024);
