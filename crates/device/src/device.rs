@@ -316,8 +316,11 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
                 Sent::Full if self.credit.is_stalled(number, now) => {
                     // Polled and dropped, as if the network had lost it.
                     let mut memory = host.memory(now);
-                    state.queue_pair().endpoint.poll_transmit(now, &mut budget, &mut memory);
-                    Sent::NOWHERE
+                    let endpoint = &mut state.queue_pair().endpoint;
+                    match endpoint.poll_transmit(now, &mut budget, &mut memory) {
+                        Some(_) => Sent::NOWHERE,
+                        None => Sent::Nothing,
+                    }
                 }
                 Sent::Full if turn.wait(host) => {
                     self.credit.wait_for_room(handle, number);

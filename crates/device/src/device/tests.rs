@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use std::vec::Vec;
 
+use ferroce_proto::qp::{QueuePairAttributes, State};
 use ferroce_proto::ud;
 use ferroce_proto::work::{Data, Operation, SendRequest, SgList, Status, WorkId};
 use ferroce_wire::number::{Psn, QKey};
@@ -116,6 +117,24 @@ fn a_timer_that_expires_without_room_waits_for_it() {
     let inner = node.side.queue_pairs[0].state().lock();
     assert!(inner.queue_pair.endpoint.has_unacknowledged() && inner.sent.is_empty());
     assert_eq!(node.device.credit.waiting(), 0);
+}
+
+/// A drained QP has datagrams, and gives out none: its turn ends, also while its transmit queue is stalled.
+#[test]
+fn a_turn_without_a_datagram_ends_at_a_stalled_queue() {
+    let mut nodes = nodes(0b1_0000, 1);
+    let [node, _] = &mut nodes;
+    (0..8).for_each(|_| assert!(post(node, DATAGRAMS, 8)));
+    node.serve(Instant::ZERO);
+    node.serve(Instant::ZERO);
+    assert_eq!(node.side.queue.room(), 0);
+    let now = Instant::ZERO + Duration::from_millis(21);
+    let handle = Rc::clone(&node.side.queue_pairs[DATAGRAMS]);
+    let drained = QueuePairAttributes { state: Some(State::SendQueueDrain), ..Default::default() };
+    handle.state().lock().queue_pair.endpoint.modify(&drained).unwrap();
+    node.device.schedule.push(handle);
+    node.serve(now);
+    assert!(!node.device.schedule.has_ready(), "it is served again and again");
 }
 
 proptest! {
