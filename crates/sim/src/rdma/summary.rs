@@ -48,6 +48,8 @@ pub struct Summary {
     pub held: u64,
     /// Connections that were established by messages and disconnected in order.
     pub disconnected: u64,
+    /// Connections that programs have established by messages while they ran.
+    pub established: u64,
     /// Records that processes have read from transmit queues of others of their machine.
     pub records: u64,
     /// Frames that reached the wrong process of a machine, and were forwarded.
@@ -83,6 +85,7 @@ impl Summary {
             bytes: 0,
             held: 0,
             disconnected: 0,
+            established: 0,
             records: 0,
             forwarded: 0,
             damaged: 0,
@@ -233,6 +236,9 @@ impl fmt::Display for Summary {
                 "  connections    {} connected and disconnected in order",
                 self.disconnected
             )?;
+        }
+        if self.established > 0 {
+            writeln!(f, "  connections    {} established by messages", self.established)?;
         }
         if self.records + self.forwarded > 0 {
             let records = counted(self.records, "record");

@@ -87,6 +87,29 @@ fn no_violation_when_queue_pairs_and_regions_come_and_go() {
     }
 }
 
+/// Processes that share machines, by all ways between them.
+#[test]
+fn no_violation_when_processes_share_machines() {
+    let (mut succeeded, mut requests) = (0, 0);
+    let (mut records, mut forwarded, mut established) = (0, 0, 0);
+    for seed in 0..200 {
+        let summary = run(Scenario::Machines, seed, Workload::default());
+        (succeeded, requests) = (succeeded + summary.succeeded, requests + summary.requests);
+        (records, forwarded) = (records + summary.records, forwarded + summary.forwarded);
+        established += summary.established;
+    }
+    assert!(succeeded * 2 > requests, "{succeeded} of {requests}");
+    assert!(records > 20_000 && forwarded > 5_000, "{records} records, {forwarded} forwarded");
+    assert!(established > 200, "{established} connections established by messages");
+    let busy = Workload { hosts: 1, connections: 12, ..Workload::default() };
+    for &service in Service::ALL {
+        let services = Services::only(service);
+        for seed in 0..8 {
+            run(Scenario::Machines, seed, Workload { services, largest: 40_000, ..busy });
+        }
+    }
+}
+
 /// READs and atomics while requests and responses overtake each other: a requester never has more of them in flight
 /// than the responder allows, and none may be refused.
 #[test]
@@ -166,6 +189,8 @@ fn the_same_seed_gives_the_same_hash() {
     assert_ne!(simulation.run().hash, other.run().hash);
     let churn = Simulation { scenario: Scenario::Churn, ..simulation };
     assert_eq!(churn.run().hash, churn.run().hash);
+    let machines = Simulation { scenario: Scenario::Machines, ..simulation };
+    assert_eq!(machines.run().to_string(), machines.run().to_string());
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub(super) struct LastAttempt {
     service: u64,
     /// The end that sends the request.
     active: usize,
+    /// Both sides were connected, and it is counted.
+    is_counted: bool,
     /// The program has disconnected it, or a process has ended.
     is_ended: bool,
 }
@@ -53,7 +55,8 @@ impl Connection {
                 })
             });
         }
-        self.attempt = Some(LastAttempt { service: number, active, is_ended: false });
+        self.attempt =
+            Some(LastAttempt { service: number, active, is_counted: false, is_ended: false });
     }
 
     /// Disconnects an end, if it was connected by messages, in whatever state that is.
@@ -81,6 +84,23 @@ impl Connection {
         }
     }
 
+    /// Notes whether both ends have been connected by messages by now, and counts it.
+    pub(super) fn note_attempt<T: EventLog>(
+        &mut self,
+        fabric: &Fabric<RdmaHost, T>,
+        is_over: bool,
+        established: &mut u64,
+    ) -> Result<(), String> {
+        if self.verify_attempt(fabric, is_over)? {
+            self.intact = true;
+            if let Some(attempt) = self.attempt.as_mut().filter(|attempt| !attempt.is_counted) {
+                attempt.is_counted = true;
+                *established += 1;
+            }
+        }
+        Ok(())
+    }
+
     /// A process has ended, with all that it knows of the attempt.
     pub(super) fn lose_attempt(&mut self) {
         self.attempt.iter_mut().for_each(|attempt| attempt.is_ended = true);
@@ -88,12 +108,12 @@ impl Connection {
 
     /// Verifies that both sides agree: if the side that sent the request is connected, so is the other one. Returns whether
     /// both are. `is_over`: no message is on the way.
-    pub(super) fn verify_attempt<T: EventLog>(
+    fn verify_attempt<T: EventLog>(
         &self,
         fabric: &Fabric<RdmaHost, T>,
         is_over: bool,
     ) -> Result<bool, String> {
-        let Some(LastAttempt { service, active, is_ended }) = self.attempt else {
+        let Some(LastAttempt { service, active, is_ended, .. }) = self.attempt else {
             return Ok(false);
         };
         let states = [active, 1 - active].map(|end| {

@@ -75,7 +75,7 @@ pub(super) struct Connection {
     workload: Workload,
     ends: [End; 2],
     /// Both ends are connected to each other, in whatever state.
-    intact: bool,
+    pub(super) intact: bool,
     next_id: u64,
     /// Its packets go through transmit queues, if there are some.
     uses_queue: bool,
@@ -504,16 +504,6 @@ impl Connection {
                 }
             }
         }
-    }
-
-    /// Notes whether both ends have been connected by messages by now.
-    pub(super) fn note_attempt<T: EventLog>(
-        &mut self,
-        fabric: &Fabric<RdmaHost, T>,
-        is_over: bool,
-    ) -> Result<(), String> {
-        self.intact |= self.verify_attempt(fabric, is_over)?;
-        Ok(())
     }
 
     /// Whether a request failed since the last reset.

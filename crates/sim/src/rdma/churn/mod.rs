@@ -18,7 +18,14 @@
 //! - each QP counts as many unfinished accesses as the memory;
 //! - an SRQ reports that its limit was reached;
 //! - nothing completes that belongs to a queue pair that was reset or destroyed;
-//! - when all queue pairs are destroyed, no credit is in use and nobody waits for it.
+//! - when all queue pairs are destroyed, no credit is in use and nobody waits for it;
+//! - both sides of a connection that was established by messages agree.
+//!
+//! Processes that share machines also pause, end and begin again. There:
+//!
+//! - no transmit queue holds more records than it has room for, and nobody waits for one that has room, without a wakeup;
+//! - nothing is read from a transmit queue that a QP has written after its destruction;
+//! - what a process forwards to another one arrives in order.
 
 mod attempts;
 mod connection;
@@ -190,7 +197,9 @@ impl<T: EventLog> Churn<'_, T> {
                     connection.collect(end, &mut self.fabric, &mut self.shared, &mut self.summary);
                 if end == 1 {
                     let is_over = until.is_none();
-                    found = found.and_then(|()| connection.note_attempt(&self.fabric, is_over));
+                    let established = &mut self.summary.established;
+                    found = found
+                        .and_then(|()| connection.note_attempt(&self.fabric, is_over, established));
                     let mut verify = |end| connection.verify_failure(end, &self.fabric, bound);
                     found = found.and_then(|()| verify(0)).and_then(|()| verify(1));
                 }
