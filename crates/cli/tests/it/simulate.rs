@@ -24,6 +24,20 @@ fn the_same_seed_gives_the_same_output() {
     assert!(stdout(&first).contains("violations     0"), "{}", stdout(&first));
 }
 
+/// The command that a run of processes on machines prints repeats it.
+#[test]
+fn processes_of_machines_are_simulated_and_repeated() {
+    let arguments = ["simulate", "--scenario", "machines", "--seed", "3", "--hosts", "3"];
+    let first = ferroce(&arguments);
+    let text = stdout(&first);
+    assert_eq!(first.status.code(), Some(0), "{text}");
+    assert!(text.contains(" through transmit queues, "), "{text}");
+    let command = text.lines().next().unwrap();
+    assert_eq!(command, format!("ferroce {}", arguments.join(" ")));
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    assert_eq!(stdout(&ferroce(&words)), text);
+}
+
 #[test]
 fn several_seeds_end_with_a_summary() {
     let output = ferroce(&["simulate", "--scenario", "clean", "--seed", "5", "--seeds", "20"]);
