@@ -118,7 +118,10 @@ Examples:
 
 Scenarios:
   clean, lossy:SHARE, bursty, reordering, duplicating, corrupting, congested, partitioned, pausing,
-  crashing, crash, hostile";
+  crashing, crash, hostile
+  churn      programs that create, connect, reset and destroy objects while traffic runs
+  machines   the same in processes that share machines: transmit queues between them, packets
+             that reach the wrong process";
 
 const DEVICES_EXAMPLES: &str = "\
 Examples:

@@ -1,6 +1,7 @@
 //! Two devices in one thread, between which every way out is random: QPs of RC and UD send through transmit queues of a few
 //! packets, or over a link that is full after a few frames and loses some.
 
+mod arrivals;
 mod nodes;
 
 use std::rc::Rc;

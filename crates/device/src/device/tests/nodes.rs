@@ -78,6 +78,7 @@ pub(super) struct Inner {
     pub(super) queue_pair: QueuePair<usize, MemoryQueue>,
     pub(super) sent: Vec<Status>,
     pub(super) received: usize,
+    pub(super) flushed: usize,
     /// Packets that were committed to the link, and those that the device core has reported.
     committed: usize,
     counted: usize,
@@ -236,8 +237,13 @@ impl Host for Side {
         completion: Completion,
         _: Instant,
     ) -> Result<(), Infallible> {
-        assert_eq!(completion.status, Status::Success);
-        inner.received += 1;
+        match completion.status {
+            Status::Flushed => inner.flushed += 1,
+            status => {
+                assert_eq!(status, Status::Success);
+                inner.received += 1;
+            }
+        }
         Ok(())
     }
 
@@ -510,7 +516,14 @@ pub(super) fn queue_pair(index: usize, peer: usize, queue: Option<MemoryQueue>) 
     for id in 0..64 {
         receives.post(ReceiveRequest { id: WorkId(id), sg_list: SgList::from(sge) }).unwrap();
     }
-    let inner = Inner { queue_pair: qp, sent: Vec::new(), received: 0, committed: 0, counted: 0 };
+    let inner = Inner {
+        queue_pair: qp,
+        sent: Vec::new(),
+        received: 0,
+        flushed: 0,
+        committed: 0,
+        counted: 0,
+    };
     let (number, marks) = (number(index), Marks::default());
     let receives = Rc::new(Receives(Mutex::new(receives)));
     Rc::new(Qp { number, marks, state: Mutex::new(inner), receives })
