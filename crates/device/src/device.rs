@@ -390,6 +390,30 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         published.some
     }
 
+    /// Lets the ACK timers of all QPs whose transmit queue has ended expire: their requests in flight fail when no retries are
+    /// left. Called after everything that the peer sent was received, because the last ACK may be among it. Returns whether
+    /// there were completions.
+    pub fn end_queues(
+        &mut self,
+        host: &H,
+        has_ended: impl Fn(&H::Queue) -> bool,
+        now: Instant,
+    ) -> bool {
+        let mut completed = false;
+        for handle in host.tables().queue_pairs() {
+            let mut state = handle.state().lock();
+            let QueuePair { endpoint, queue, destroyed, .. } = state.queue_pair();
+            if *destroyed || !queue.as_ref().is_some_and(&has_ended) {
+                continue;
+            }
+            endpoint.handle_link_down(now);
+            completed |= self.received(host, &handle, &mut state, now);
+            drop(state);
+            self.schedule.push(handle);
+        }
+        completed
+    }
+
     /// Sets the timer of a QP to that of its transport.
     #[inline]
     pub fn set_timer(&mut self, handle: &H::Handle, queue_pair: &mut State<H>) {

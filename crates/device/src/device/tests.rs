@@ -120,6 +120,29 @@ fn a_timer_that_expires_without_room_waits_for_it() {
     assert_eq!(node.device.credit.waiting(), 0);
 }
 
+/// Only the requests of QPs that send through the queue that has ended fail, and a destroyed QP reports nothing.
+#[test]
+fn requests_fail_when_their_transmit_queue_has_ended() {
+    let mut nodes = nodes(0b101, 1);
+    let [node, _] = &mut nodes;
+    (0..3).for_each(|index| assert!(post(node, index, 8)));
+    node.serve(Instant::ZERO);
+    let handles = node.side.queue_pairs.clone();
+    node.device.forget(&handles[2], &mut handles[2].state().lock().queue_pair);
+    assert!(!node.device.end_queues(&node.side, |_| false, Instant::ZERO));
+    // Each time takes one of the retries.
+    for retries in (0..=7).rev() {
+        let completed = node.device.end_queues(&node.side, |_| true, Instant::ZERO);
+        assert_eq!(completed, retries == 0, "{retries}");
+        while node.side.queue.pop().is_some() {}
+        assert!(handles[0].marks.is_queued(), "it is not served");
+        node.serve(Instant::ZERO);
+    }
+    let sent = |index: usize| handles[index].state().lock().sent.clone();
+    assert_eq!(sent(0), [Status::RetryExceeded]);
+    assert!(sent(1).is_empty() && sent(2).is_empty());
+}
+
 /// A drained QP has datagrams, and gives out none: its turn ends, also while its transmit queue is stalled.
 #[test]
 fn a_turn_without_a_datagram_ends_at_a_stalled_queue() {
