@@ -3,21 +3,35 @@
 use std::net::SocketAddr;
 
 use ferroce_device::Host;
-use ferroce_sys::{Error, Socket};
+use ferroce_memory::Registry;
+use ferroce_proto::time::Instant;
+use ferroce_sys::{Error, Recipient, RxInfo, Socket};
+use ferroce_wire::opcode::Operation;
+use ferroce_wire::udp_headers::Headers;
 
 use crate::packet::{SentPacket, Traffic};
+use crate::received::ReceivedPacket;
+use crate::ring::record::INFO;
 use crate::ring::rings::Rings;
 use crate::ring::route::RingRoute;
 use crate::route::Route;
 use crate::udp::addresses::Addresses;
 
 /// The device that the links belong to.
-pub trait Embedder: Host<Route = Route, Queue = Box<RingRoute>> {
+pub trait Embedder:
+    for<'a> Host<Route = Route, Queue = Box<RingRoute>, Arrival<'a> = ReceivedPacket<'a>>
+{
     /// Its addresses.
     fn addresses(&self) -> &Addresses;
 
     /// Its rings.
     fn rings(&self) -> &Rings;
+
+    /// Its registered memory, into which the payload of a record is copied straight from the ring.
+    fn registry(&self) -> &Registry;
+
+    /// The metadata of packets that come from the peer of a QP through a ring, once one was accepted.
+    fn peer_info(state: &mut Self::State) -> &mut Option<[u8; INFO]>;
 
     /// Opens a send socket at this address, on its port or the next free one.
     fn open_sender(&self, address: SocketAddr) -> Option<Socket>;
@@ -40,4 +54,28 @@ pub trait Embedder: Host<Route = Route, Queue = Box<RingRoute>> {
 
     /// Captures a packet, from its BTH to its ICRC, if packets are captured.
     fn capture(&self, packet: &SentPacket<'_>, bytes: &[u8]);
+
+    /// A packet was received from a socket, with this many bytes.
+    fn received_from_socket(&self, bytes: usize);
+
+    /// Packets were received from a ring, with this many bytes.
+    fn received_from_ring(&self, packets: u32, bytes: usize);
+
+    /// A QP has received a message of one packet, or a positive ACK, of which [`Host::accepted`] was not told.
+    fn received_message(
+        &self,
+        state: &mut Self::State,
+        operation: Operation,
+        payload: usize,
+        now: Instant,
+    );
+
+    /// Counts and captures a packet with a wrong ICRC or an implausible IPv4 identification. `index`: its index in its datagram.
+    fn received_corrupted(&self, bytes: &[u8], headers: &Headers, info: &RxInfo, index: u16);
+
+    /// Faults were injected into what was received.
+    fn faults_injected(&self, count: u64);
+
+    /// Forwards packets that arrived at the address `local` to their owner, now or later.
+    fn forward(&self, local: SocketAddr, to: Recipient, info: &RxInfo, data: &[u8]);
 }

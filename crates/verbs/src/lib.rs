@@ -99,7 +99,6 @@ mod event;
 mod event_queue;
 #[doc(hidden)]
 pub mod exit;
-mod faults;
 #[cfg(feature = "tokio")]
 mod future;
 pub mod identity;
@@ -131,7 +130,7 @@ pub use error::{
     OpenError, PostError, ResizeError, RouteError, SystemError, WaitError,
 };
 pub use event::{AsyncEvent, EventKind, Source};
-pub use faults::{BadFaults, Faults};
+pub use ferroce_links::faults::{BadFaults, Faults};
 #[cfg(feature = "tokio")]
 pub use future::AsyncCompletionQueue;
 pub use limits::Limits;

@@ -8,7 +8,7 @@ use ferroce_sys::environment;
 use ferroce_tap::CapturePolicy;
 
 use crate::error::EnvironmentError;
-use crate::faults::Faults;
+use ferroce_links::faults::Faults;
 
 /// Options for opening a device.
 ///

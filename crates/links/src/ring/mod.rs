@@ -16,14 +16,18 @@
 //! | `record` | the size of a record and of its parts |
 //! | [`run`] | consecutive packets of one message in one record |
 //! | `tx` | transmitting packets through rings |
+//! | `rx` | receiving packets from rings |
+//! | `fast_path` | receiving records of one message or ACK each |
 
 mod datagrams;
+mod fast_path;
 pub mod record;
 pub(crate) mod rings;
 pub(crate) mod route;
 pub mod run;
+mod rx;
 mod tx;
 
 pub use rings::Rings;
 pub use route::{RingRoute, RingTo};
-pub use tx::write_ack;
+pub use rx::{Received, RingReceiver};

@@ -211,7 +211,11 @@ impl<H: Embedder> QueueTurn<H> for RingTurn<'_> {
 }
 
 /// Writes the ACK that a QP owes to its ring, unless packets are captured or there is no space. Returns whether it did.
-pub fn write_ack<H: Embedder>(host: &H, state: &mut H::State, route: &mut RingRoute) -> bool {
+pub(super) fn write_ack<H: Embedder>(
+    host: &H,
+    state: &mut H::State,
+    route: &mut RingRoute,
+) -> bool {
     const LENGTH: usize = Bth::LEN + Aeth::LEN + ICRC;
     if host.is_captured() || route.to.has_ended() {
         return false;

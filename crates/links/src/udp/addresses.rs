@@ -49,6 +49,11 @@ impl Addresses {
         self.first().map_or(0, |own| own.slot.number())
     }
 
+    /// The port at which the device receives, the same at all addresses.
+    pub fn port(&self) -> u16 {
+        self.first().map_or(0, |own| own.address.port())
+    }
+
     /// The index of the loopback address of an address family.
     pub fn loopback(&self, ipv4: bool) -> Option<u8> {
         let is_it = |own: &Address| own.address.ip().is_loopback() && own.address.is_ipv4() == ipv4;

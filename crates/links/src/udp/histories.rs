@@ -15,7 +15,7 @@ use ferroce_wire::icrc::hidden::{
 /// corrupt packet where the ICRC alone cannot (`docs/icrc.md`). Some hosts count per flow, others per destination
 /// address.
 #[derive(Debug, Default)]
-pub struct Histories {
+pub(super) struct Histories {
     pairs: HistoriesBy<(IpAddr, IpAddr)>,
     flows: HistoriesBy<(SocketAddr, IpAddr)>,
     /// The flow of the last datagram, with the positions of its histories: the next is often of the same flow.
@@ -46,14 +46,14 @@ impl<K: Eq + Hash> HistoriesBy<K> {
 }
 
 /// The two histories that apply to a flow: of its address pair, and of the flow itself.
-pub struct History<'a> {
+pub(super) struct History<'a> {
     pair: &'a mut IdentificationHistory,
     flow: &'a mut IdentificationHistory,
 }
 
 impl Histories {
     /// The histories of a packet's flow; `None` for IPv6, which has no identification.
-    pub fn of(&mut self, info: &RxInfo) -> Option<History<'_>> {
+    pub(super) fn of(&mut self, info: &RxInfo) -> Option<History<'_>> {
         if info.source.is_ipv6() {
             return None;
         }
@@ -79,7 +79,7 @@ impl Histories {
 
 impl History<'_> {
     /// Whether an identification fits to those before.
-    pub fn accepts(&mut self, identification: Identification, now: Instant) -> bool {
+    pub(super) fn accepts(&mut self, identification: Identification, now: Instant) -> bool {
         let now = std::time::Duration::from_nanos(now.as_nanos());
         observe_flow(self.pair, self.flow, identification, now) != Plausibility::Implausible
     }

@@ -15,6 +15,8 @@ use ferroce_device::tuning::passes::{
     PACKETS_PER_POST, ROUNDS_PER_POST,
 };
 use ferroce_device::{Device, TurnEnd};
+use ferroce_links::faults::Faults;
+use ferroce_links::ring::RingReceiver;
 use ferroce_links::udp::TxBatch;
 use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
@@ -26,11 +28,9 @@ use super::adapter::{self, Adapter, now};
 use super::destroy::IN_PASS;
 use super::port::Port;
 use super::queue_pair::{Core, Inner};
-use super::rings::RingState;
 use super::rx::Rx;
 use crate::drive::{Deferral, Links};
 use crate::event::EventKind;
-use crate::faults::Faults;
 
 /// Receive from the sockets.
 pub(super) const RX: Requests = Requests::bit(0);
@@ -47,7 +47,7 @@ pub(crate) struct Driver {
     pub(super) rx: Rx,
     pub(super) tx: TxBatch,
     pub(super) device: Device<Adapter>,
-    pub(super) rings: RingState,
+    pub(super) rings: RingReceiver,
     deferral: Deferral,
     pub(super) clock: FastClock,
     /// The time after the last pass received.
@@ -62,7 +62,7 @@ impl Driver {
             rx: Rx::new(&port.links, faults),
             tx: TxBatch::default(),
             device: Device::new(port.links.receive_share(), port.links.slot()),
-            rings: RingState::new(),
+            rings: RingReceiver::default(),
             deferral: Deferral::default(),
             clock: FastClock::new(),
             now: Instant::ZERO,

@@ -1,16 +1,23 @@
 //! What the links need from the engine.
 
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 
+use ferroce_device::destination;
 use ferroce_links::embedder::Embedder;
 use ferroce_links::packet::{SentPacket, Traffic};
 use ferroce_links::ring::Rings;
 use ferroce_links::udp::Addresses;
-use ferroce_sys::{Error, Socket};
+use ferroce_memory::Registry;
+use ferroce_proto::time::Instant;
+use ferroce_sys::{Error, Recipient, RxInfo, Socket, record_header};
 use ferroce_tap::{Owner, PacketMetadata};
+use ferroce_wire::icrc::hidden::Identification;
+use ferroce_wire::opcode::Operation;
+use ferroce_wire::udp_headers::Headers;
 
 use super::adapter::Adapter;
-use super::counters::count_error;
+use super::counters::{count, count_error};
 use super::port::open_sender;
 use super::qp_stats::Class;
 use super::queue_pair::Inner;
@@ -24,6 +31,16 @@ impl Embedder for Adapter {
     #[inline]
     fn rings(&self) -> &Rings {
         &self.rings
+    }
+
+    #[inline]
+    fn registry(&self) -> &Registry {
+        &self.memory
+    }
+
+    #[inline]
+    fn peer_info(inner: &mut Inner) -> &mut Option<[u8; record_header::LENGTH]> {
+        &mut inner.peer_info
     }
 
     fn open_sender(&self, address: SocketAddr) -> Option<Socket> {
@@ -65,5 +82,46 @@ impl Embedder for Adapter {
         let owner = Owner { queue_pair: owner.queue_pair, work: owner.work };
         let metadata = PacketMetadata::sent(headers, class, hop_limit, index, owner);
         tap.record(&metadata, bytes);
+    }
+
+    fn received_from_socket(&self, bytes: usize) {
+        self.counters.received(1, bytes);
+    }
+
+    #[inline]
+    fn received_from_ring(&self, packets: u32, bytes: usize) {
+        self.counters.received_locally(packets, bytes);
+    }
+
+    #[inline]
+    fn received_message(
+        &self,
+        inner: &mut Inner,
+        operation: Operation,
+        payload: usize,
+        now: Instant,
+    ) {
+        inner.heard = Some(now);
+        inner.stats.received_whole(operation, payload);
+    }
+
+    /// The sender's capture shows what the packet was before.
+    fn received_corrupted(&self, bytes: &[u8], headers: &Headers, info: &RxInfo, index: u16) {
+        count(self.counters.bad_icrc());
+        if let Some(tap) = self.tap() {
+            let expected = Identification::of_segment(index);
+            let owner = Owner { queue_pair: destination(bytes).unwrap_or_default(), work: None };
+            let metadata =
+                PacketMetadata::received(*headers, info.tos, info.hop_limit, expected, owner);
+            tap.record(&metadata.corrupted(), bytes);
+        }
+    }
+
+    fn faults_injected(&self, count: u64) {
+        self.counters.faults_injected().fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn forward(&self, local: SocketAddr, to: Recipient, info: &RxInfo, data: &[u8]) {
+        Self::forward(self, local, to, info, data);
     }
 }

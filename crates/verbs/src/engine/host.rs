@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use ferroce_device::credit::Receiver;
 use ferroce_device::credit::probe::ProbePacket;
 use ferroce_device::{Host, Refusal};
+use ferroce_links::received::ReceivedPacket;
 use ferroce_links::ring::RingRoute;
 use ferroce_links::route::Route;
 use ferroce_memory::Registry;
@@ -24,7 +25,6 @@ use ferroce_wire::transport::{Aeth, Bth};
 use super::adapter::{Adapter, Tables};
 use super::counters::count;
 use super::queue_pair::{Core, Inner, RecvQueue};
-use super::rx::ReceivedPacket;
 use crate::cq;
 use crate::event::{AsyncEvent, Source};
 

@@ -11,9 +11,8 @@
 //! | `host` | what the device core needs: memory, QPs, CQs, events, routes, rings |
 //! | `embedder` | what the links need: addresses, counters, captures |
 //! | `driver` | what drives the device: passes, and which thread makes them |
-//! | `rx` | receiving from sockets: system calls, ICRC |
+//! | `rx` | which sockets and rings a pass reads; captures of what was received |
 //! | `refusals` | what becomes of packets that are dropped |
-//! | `rings` | receiving packets from rings, which other processes of the user write |
 //! | `outbox` | packets that belong to no QP |
 //! | `destroy` | destroying objects between two passes |
 //! | `forwarding` | counts packets that are forwarded to another process |
@@ -46,7 +45,6 @@ mod port_state;
 mod qp_stats;
 mod queue_pair;
 mod refusals;
-mod rings;
 mod rx;
 mod shards;
 #[cfg(test)]
@@ -68,6 +66,5 @@ pub(crate) use management::{
 pub use pause::PausedThread;
 pub(crate) use qp_stats::{Belongs, QpStats};
 pub(crate) use queue_pair::{Core, Inner, RecvQueue};
-pub(crate) use rx::ReceivedPacket;
 pub(crate) use shards::{Handle, ShardSet};
 pub use wait::Leading;

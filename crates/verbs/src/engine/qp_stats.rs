@@ -169,8 +169,8 @@ impl QpStats {
 
     /// A message of one packet without immediate data, or a positive ACK, was received.
     #[inline]
-    pub(super) fn received_whole(&mut self, class: Class, payload: usize) {
-        self.add_traffic(RX + class as usize, 1, payload, 1);
+    pub(super) fn received_whole(&mut self, operation: Operation, payload: usize) {
+        self.add_traffic(RX + Class::of(operation) as usize, 1, payload, 1);
     }
 
     /// Messages were sent, by class.

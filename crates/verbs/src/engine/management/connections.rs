@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use ferroce_links::received::ReceivedPacket;
 use ferroce_proto::cm::{
     Config, ConnectionId, ConnectionManager, Event, Keepalive, Loss, QueryId, ResolutionId, State,
 };
@@ -23,7 +24,7 @@ use ferroce_wire::mad::Mad;
 use ferroce_wire::number::{Guid, Psn, QKey, Qpn};
 use ferroce_wire::opcode::Opcode;
 
-use super::super::{MadTransport, ReceivedPacket, now};
+use super::super::{MadTransport, now};
 use super::ledger::Ledger;
 use super::random;
 use super::services::Services;

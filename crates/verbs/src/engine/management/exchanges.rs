@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use ferroce_links::received::ReceivedPacket;
 use ferroce_proto::setup::{
     Client, ClientConfig, ClientEvent, Discovery, DiscoveryConfig, DiscoveryEvent, Peer, Server,
     ServerConfig, ServerEvent,
@@ -26,7 +27,7 @@ use ferroce_wire::setup::{
     ExchangeId, MAX_LEN, Magic, MessageType, Prefix, QUEUE_KEY, QUEUE_PAIR, SetupMessage, Status,
 };
 
-use super::super::{MadTransport, ReceivedPacket, now};
+use super::super::{MadTransport, now};
 use super::random;
 use super::services::Services;
 use crate::error::{RouteError, SetupExchangeError};

@@ -11,9 +11,10 @@ mod unserved;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ferroce_links::received::ReceivedPacket;
 use ferroce_wire::number::Qpn;
 
-use super::{MadTransport, ReceivedPacket};
+use super::MadTransport;
 use crate::device::Device;
 
 pub(crate) use connections::{CmEventHandler, Connections, MANAGEMENT, Manager, QUEUE_KEY};

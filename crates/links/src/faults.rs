@@ -2,6 +2,9 @@
 //!
 //! Programs can be tested against a bad network on any host and without privilege.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +30,8 @@ pub struct Faults {
 }
 
 impl Faults {
-    pub(crate) const SYNTAX: &str =
+    /// How faults are written, with an example.
+    pub const SYNTAX: &str =
         "write, for example, loss=1%,duplication=0.5%,reordering=2%,corruption=0.1%,seed=7";
 }
 
@@ -90,13 +94,13 @@ impl fmt::Display for Faults {
     }
 }
 
-/// The fault injector of a device.
+/// Injects faults into the datagrams of a device.
 #[derive(Debug)]
 pub(crate) struct FaultInjector {
     faults: Faults,
     random: u64,
-    /// How many faults were injected.
-    pub(crate) injected: u64,
+    /// The faults injected into this datagram.
+    injected: u64,
     /// Delayed packets, each with the number of packets to deliver before it.
     delayed: VecDeque<(u32, RxInfo, Box<[u8]>)>,
 }
@@ -122,14 +126,14 @@ impl FaultInjector {
         happens
     }
 
-    /// Applies the faults to each packet of a received message, and delivers what is left.
-    pub(crate) fn pass(
+    /// Applies the faults to each packet of a received datagram, and delivers what is left. Returns the number of faults.
+    pub(crate) fn inject(
         &mut self,
-        message: &RxDatagram<'_>,
+        datagram: &RxDatagram<'_>,
         mut deliver: impl FnMut(&RxDatagram<'_>),
-    ) {
-        for packet in message.packets() {
-            let info = RxInfo { length: packet.len(), segment: packet.len(), ..*message.info };
+    ) -> u64 {
+        for packet in datagram.packets() {
+            let info = RxInfo { length: packet.len(), segment: packet.len(), ..*datagram.info };
             for _ in 0..1 + u32::from(self.chance(self.faults.duplication)) {
                 if self.chance(self.faults.loss) {
                     continue;
@@ -159,22 +163,6 @@ impl FaultInjector {
                 }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Faults;
-
-    #[test]
-    fn faults_are_parsed_and_displayed() {
-        let faults: Faults = "loss=1%,duplication=0.5%,corruption=2%,seed=7".parse().unwrap();
-        assert_eq!((faults.loss, faults.duplication, faults.seed), (10_000, 5_000, 7));
-        assert_eq!((faults.reordering, faults.corruption), (0, 20_000));
-        assert_eq!(faults.to_string().parse(), Ok(faults));
-        for bad in ["loss", "loss=x", "loss=101%", "weather=1%"] {
-            let error = bad.parse::<Faults>().unwrap_err().to_string();
-            assert!(error.contains(bad) && error.contains("for example"), "{error}");
-        }
+        std::mem::take(&mut self.injected)
     }
 }
