@@ -5,7 +5,7 @@
 //! if its peer is a process on this host that accepts rings ([`ferroce_sys::Hub`]), and through the sockets otherwise.
 //! Packets from both paths are accepted.
 //!
-//! A record is a packet or a run of packets ([`run`]), preceded by the metadata that a socket would report. The ICRC is
+//! A record is a packet or an aggregate of packets (`aggregate`), preceded by the metadata that a socket would report. The ICRC is
 //! computed only for captures and injected faults, because memory does not flip bits.
 //!
 //! | module | role |
@@ -14,17 +14,19 @@
 //! | `route` | a QP's path through a ring |
 //! | `datagrams` | rings for UD datagrams, each of which may go to another process |
 //! | `record` | the size of a record and of its parts |
-//! | [`run`] | consecutive packets of one message in one record |
+//! | `aggregate` | consecutive packets of one message in one record |
 //! | `tx` | transmitting packets through rings |
 //! | `rx` | receiving packets from rings |
+//! | `records` | the records of a ring, as the device core takes them |
 //! | `fast_path` | receiving records of one message or ACK each |
 
+mod aggregate;
 mod datagrams;
 mod fast_path;
 pub mod record;
+mod records;
 pub(crate) mod rings;
 pub(crate) mod route;
-pub mod run;
 mod rx;
 mod tx;
 

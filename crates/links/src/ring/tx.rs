@@ -11,9 +11,9 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::ICRC_LEN as ICRC;
 use ferroce_wire::transport::{Aeth, Bth};
 
+use super::aggregate;
 use super::record::{INFO, MAX_RECORD, SHORT_RECORD};
 use super::route::{RingRoute, RingTo};
-use super::run;
 use crate::embedder::Embedder;
 use crate::packet::{Owner, SentPacket, Traffic};
 use crate::route::Route;
@@ -50,7 +50,7 @@ impl<H: Embedder> TransmitQueue<H> for Box<RingRoute> {
         let is_captured = host.is_captured();
         let endpoint = &mut state.queue_pair().endpoint;
         let mtu = endpoint.path_mtu();
-        endpoint.set_max_run(if is_captured { 1 } else { run::max_packets(mtu) });
+        endpoint.set_max_run(if is_captured { 1 } else { aggregate::max_packets(mtu) });
         RingTurn {
             producer: to.ring.producer.lock(),
             to,
@@ -133,8 +133,8 @@ impl<H: Embedder> Tx<H> for RingTurn<'_> {
             room[..INFO + whole].copy_from_slice(&self.short[..INFO + whole]);
         }
         self.producer.commit(INFO + whole);
-        let packets = run::packets(bth, payload, state.queue_pair().endpoint.path_mtu());
-        host.sent_through_ring(packets, whole + run::overhead(bth, packets));
+        let packets = aggregate::packets(bth, payload, state.queue_pair().endpoint.path_mtu());
+        host.sent_through_ring(packets, whole + aggregate::overhead(bth, packets));
         if self.producer.unpublished() >= PUBLISH {
             self.to.publish(&mut self.producer);
         }
@@ -181,7 +181,7 @@ impl<H: Embedder> QueueTurn<H> for RingTurn<'_> {
         let class = usize::from(bth.opcode == Opcode::RC_RDMA_WRITE_ONLY);
         self.messages[class].add(packets, length, 1);
         self.uncounted.0 += packets;
-        self.uncounted.1 += whole - INFO + run::overhead(&bth, packets);
+        self.uncounted.1 += whole - INFO + aggregate::overhead(&bth, packets);
         if self.producer.unpublished() >= PUBLISH {
             self.to.publish(&mut self.producer);
         }

@@ -32,10 +32,10 @@ fn the_packets_of_a_whole_message_are_those_of_the_specification() {
     let reth = Reth { length: 601, ..Reth::default() };
     let header = Bth { pad: 3, solicited: true, ..bth(Opcode::RC_RDMA_WRITE_ONLY) };
     let payload: Vec<u8> = (0..601).map(|index| (index / 7) as u8).collect();
-    let run = [&header.to_bytes()[..], &reth.to_bytes(), &payload, &[0; 3 + ICRC]].concat();
+    let aggregate = [&header.to_bytes()[..], &reth.to_bytes(), &payload, &[0; 3 + ICRC]].concat();
     let mut found = Vec::new();
     let mut packets = Vec::new();
-    split(&run, 256, |bytes| {
+    split(&aggregate, 256, |bytes| {
         let Packet { bth, extensions, payload, .. } = Packet::parse(bytes).unwrap();
         packets.push((bth.opcode, bth.psn.0, bth.ack_request, bth.solicited, extensions.reth));
         found.extend_from_slice(payload);
@@ -53,15 +53,15 @@ fn the_packets_of_a_whole_message_are_those_of_the_specification() {
 fn the_first_and_the_last_packet_of_a_read_response_have_an_aeth() {
     let header = bth(Opcode::RC_RDMA_READ_RESPONSE_ONLY).to_bytes();
     let aeth = Aeth { msn: Msn(7), ..Aeth::default() };
-    let run = [&header[..], &aeth.to_bytes(), &[1; 700], &[0; ICRC]].concat();
+    let aggregate = [&header[..], &aeth.to_bytes(), &[1; 700], &[0; ICRC]].concat();
     let mut found = Vec::new();
     let mut bytes_in_all = 0;
-    split(&run, 256, |bytes| {
+    split(&aggregate, 256, |bytes| {
         let Packet { bth, extensions, payload, .. } = Packet::parse(bytes).unwrap();
         found.push((bth.opcode, extensions.aeth, payload.len()));
         bytes_in_all += bytes.len();
     });
-    assert_eq!(bytes_in_all, run.len() + overhead(&Bth::parse(&header), 3));
+    assert_eq!(bytes_in_all, aggregate.len() + overhead(&Bth::parse(&header), 3));
     let expected = [
         (Opcode::RC_RDMA_READ_RESPONSE_FIRST, Some(aeth), 256),
         (Opcode::RC_RDMA_READ_RESPONSE_MIDDLE, None, 256),
@@ -74,15 +74,15 @@ fn the_first_and_the_last_packet_of_a_read_response_have_an_aeth() {
 fn the_packets_of_a_run_have_its_payload_and_their_own_psns() {
     let payload: Vec<u8> = (0..3 * 256).map(|index| (index / 7) as u8).collect();
     let header = bth(Opcode::RC_SEND_MIDDLE).to_bytes();
-    let run = [&header[..], &payload, &[0; ICRC]].concat();
+    let aggregate = [&header[..], &payload, &[0; ICRC]].concat();
     let mut found = Vec::new();
     let mut flags = Vec::new();
-    split(&run, 256, |bytes| {
+    split(&aggregate, 256, |bytes| {
         let packet = Packet::parse(bytes).unwrap();
         flags.push((packet.bth.psn.0, packet.bth.ack_request));
         found.extend_from_slice(packet.payload);
     });
     assert_eq!(found, payload);
     assert_eq!(flags, [(0xff_ffff, false), (0, false), (1, true)]);
-    split(&run[..5], 256, |_| panic!("there is no header"));
+    split(&aggregate[..5], 256, |_| panic!("there is no header"));
 }

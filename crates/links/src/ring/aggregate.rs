@@ -1,8 +1,8 @@
-//! Runs: consecutive packets of one message in one record, so that the path MTU does not limit how much is copied at once.
+//! Aggregates: consecutive packets of one message in one record, so that the path MTU does not limit how much is copied at once.
 //!
-//! A run of MIDDLE packets has the header of the first, the ACK request of the last, and the payload of all. A run of
+//! An aggregate of MIDDLE packets has the header of the first, the ACK request of the last, and the payload of all. An aggregate of
 //! all packets of a message or of a READ response is the ONLY packet that it would be with a larger MTU. The transport
-//! handles either in one call (`QueuePair::handle_run`). Runs exist only in rings: where packets are captured or faults
+//! handles either in one call (`QueuePair::handle_run`). Aggregates exist only in rings: where packets are captured or faults
 //! are injected, each packet is separate.
 
 #[cfg(test)]
@@ -14,16 +14,16 @@ use ferroce_wire::opcode::{Opcode, Position, Transport};
 use ferroce_wire::packet::ICRC_LEN as ICRC;
 use ferroce_wire::transport::{Aeth, Bth};
 
-/// The maximum number of packets in a run.
+/// The maximum number of packets in an aggregate.
 #[inline]
-pub fn max_packets(mtu: u16) -> u32 {
+pub(super) fn max_packets(mtu: u16) -> u32 {
     // A shift, because path MTUs are powers of two and division is slow.
     (MAX_PAYLOAD >> mtu.checked_ilog2().unwrap_or(0)) as u32
 }
 
-/// How many bytes longer the separate packets would be than the run.
+/// How many bytes longer the separate packets would be than the aggregate.
 #[inline]
-pub fn overhead(bth: &Bth, packets: u32) -> usize {
+pub(super) fn overhead(bth: &Bth, packets: u32) -> usize {
     if packets == 1 {
         return 0;
     }
@@ -32,15 +32,15 @@ pub fn overhead(bth: &Bth, packets: u32) -> usize {
     (packets as usize - 1) * (Bth::LEN + ICRC) + if is_read { Aeth::LEN } else { 0 }
 }
 
-/// The number of packets in a run that starts with this header; 1 for a single packet.
+/// The number of packets in an aggregate that starts with this header; 1 for a single packet.
 #[inline]
-pub fn packets(bth: &Bth, payload: usize, mtu: u16) -> u32 {
+pub(super) fn packets(bth: &Bth, payload: usize, mtu: u16) -> u32 {
     if is_single(payload, mtu) { 1 } else { packets_of_long(bth, payload, mtu) }
 }
 
 /// Whether a payload of this length fits in one packet, whatever its header.
 #[inline]
-pub fn is_single(payload: usize, mtu: u16) -> bool {
+pub(super) fn is_single(payload: usize, mtu: u16) -> bool {
     payload <= usize::from(mtu)
 }
 
@@ -54,7 +54,7 @@ fn packets_of_long(bth: &Bth, payload: usize, mtu: u16) -> u32 {
     }
 }
 
-/// The kinds of runs.
+/// The kinds of aggregates.
 enum Kind {
     /// MIDDLE packets.
     Middle,
@@ -89,16 +89,16 @@ impl Kind {
     }
 }
 
-/// The payload length of a packet or run with `behind` bytes after its BTH.
+/// The payload length of a packet or aggregate with `behind` bytes after its BTH.
 #[inline]
-pub fn payload(bth: &Bth, behind: usize) -> usize {
+pub(super) fn payload(bth: &Bth, behind: usize) -> usize {
     let headers = bth.opcode.info().map_or(0, |info| info.extensions_len);
     behind.saturating_sub(headers + usize::from(bth.pad) + ICRC)
 }
 
-/// Calls `each` with every packet of a run, from the BTH to the space for the ICRC.
-pub fn split(run: &[u8], mtu: u16, mut each: impl FnMut(&mut [u8])) {
-    let Some((header, rest)) = run.split_first_chunk::<{ Bth::LEN }>() else { return };
+/// Calls `each` with every packet of an aggregate, from the BTH to the space for the ICRC.
+pub(super) fn split(aggregate: &[u8], mtu: u16, mut each: impl FnMut(&mut [u8])) {
+    let Some((header, rest)) = aggregate.split_first_chunk::<{ Bth::LEN }>() else { return };
     let bth = Bth::parse(header);
     let length = payload(&bth, rest.len());
     let Some(start) = rest.len().checked_sub(length + usize::from(bth.pad) + ICRC) else { return };

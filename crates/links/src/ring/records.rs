@@ -1,0 +1,313 @@
+//! The records of a ring, on their way to the QPs.
+
+use ferroce_device::tuning::shared_memory::{
+    ACK_INTERVAL, FEW, MAX_BURST, MAX_BURST_BYTES, RELEASE,
+};
+use ferroce_device::{Burst, Device, Object, Refusal, State as _, admit, destination};
+use ferroce_memory::Placement;
+use ferroce_proto::endpoint::Pending;
+use ferroce_proto::qp::ServiceType;
+use ferroce_proto::time::Instant;
+use ferroce_sys::ring::{Broken, Taken};
+use ferroce_sys::{Incoming, RxInfo};
+use ferroce_wire::icrc::hidden::Identification;
+use ferroce_wire::number::Qpn;
+use ferroce_wire::packet::{ICRC_LEN as ICRC, Packet};
+use ferroce_wire::transport::Bth;
+use ferroce_wire::udp_headers::Headers;
+
+use super::aggregate;
+use super::record::INFO;
+use super::rx::{Metadata, RingReceiver};
+use super::tx::write_ack;
+use crate::embedder::Embedder;
+use crate::received::{CONGESTION_EXPERIENCED, ReceivedPacket};
+
+/// The path MTU of captured packets whose QP does not exist.
+const MAX_MTU: u16 = 4096;
+
+/// A burst of records of one ring.
+pub(super) struct Records<'a> {
+    rings: &'a mut RingReceiver,
+    ring: &'a Incoming,
+    /// The record that was taken last, if it was not handled yet.
+    next: Option<Taken<'a>>,
+    is_over: bool,
+    /// A malformed record ends the burst; those before it are delivered.
+    result: Result<(), Broken>,
+    /// A capture that starts during the burst gets the packets from the next burst on.
+    is_captured: bool,
+    /// The records that were handled, and their bytes.
+    taken: usize,
+    bytes: usize,
+    /// The bytes whose space was not released.
+    unreleased: usize,
+    /// Records since the last ACK of a marked one.
+    unacknowledged: usize,
+}
+
+impl<'a> Records<'a> {
+    pub(super) fn new<H: Embedder>(
+        host: &H,
+        rings: &'a mut RingReceiver,
+        ring: &'a Incoming,
+    ) -> Self {
+        Self {
+            rings,
+            ring,
+            next: None,
+            is_over: false,
+            result: Ok(()),
+            is_captured: host.is_captured(),
+            taken: 0,
+            bytes: 0,
+            unreleased: 0,
+            unacknowledged: ACK_INTERVAL - FEW,
+        }
+    }
+
+    /// Ends the burst. Returns how many records it had, and whether the ring is broken.
+    pub(super) fn end(self) -> (usize, Result<(), Broken>) {
+        if self.ring.consumer.release_some() {
+            self.ring.wake();
+        }
+        (self.taken, self.result)
+    }
+
+    /// A record was handled.
+    #[inline]
+    fn handled(&mut self, length: usize) {
+        self.taken += 1;
+        self.bytes += length;
+        self.unreleased += length;
+        if self.unreleased >= RELEASE {
+            self.unreleased = 0;
+            if self.ring.consumer.release_some() {
+                self.ring.wake();
+            }
+        }
+    }
+
+    #[inline(never)] // Keeps the code of the fast path in fewer cache lines.
+    fn packet<H: Embedder>(
+        &mut self,
+        device: &mut Device<H>,
+        host: &H,
+        handle: &H::Handle,
+        state: &mut H::State,
+        taken: &Taken<'_>,
+        now: Instant,
+    ) -> bool {
+        let endpoint = &state.queue_pair().endpoint;
+        let mtu = endpoint.path_mtu();
+        let is_reliable = endpoint.settings().service == ServiceType::ReliableConnection;
+        let packets = self.rings.packets(taken.length, mtu);
+        // Only the payload of an aggregate is copied without being parsed.
+        let is_shared = taken.copied < taken.length && packets > 1 && !self.is_captured;
+        if !is_shared {
+            self.rings.complete(taken);
+        }
+        let record = self.rings.info(host);
+        let Some((Metadata { info, headers, bytes: info_bytes }, record)) = record else {
+            host.refuse(Refusal::Malformed, None);
+            return false;
+        };
+        let is_marked = info.ecn() == CONGESTION_EXPERIENCED;
+        if is_reliable && !is_marked && host.is_peer(state, info.source.ip()) {
+            *H::peer_info(state) = Some(*info_bytes);
+        }
+        let Some(bytes) = record.get_mut(INFO..taken.length) else {
+            host.refuse(Refusal::Malformed, None);
+            return false;
+        };
+        let mut completed = false;
+        let is_captured = self.is_captured;
+        let mut deliver = |bytes: &mut [u8], packets: u32| {
+            if is_captured {
+                add_icrc(bytes, headers);
+            }
+            let arrive = |received: &ReceivedPacket<'_>| {
+                if !is_shared {
+                    let memory = &mut host.memory(now);
+                    completed |= device.arrive(host, handle, state, received, memory);
+                    return;
+                }
+                let Packet { bth, payload, .. } = received.packet;
+                let start = taken.length - ICRC - usize::from(bth.pad) - payload.len();
+                if let Some(shared) = taken.bytes.part(start, payload.len()) {
+                    let mut memory = Placement::new(host.registry(), payload, shared);
+                    completed |= device.arrive(host, handle, state, received, &mut memory);
+                }
+            };
+            receive_packet(host, bytes, packets, (info, headers), now, arrive);
+        };
+        match packets {
+            2.. if is_captured => aggregate::split(bytes, mtu, |single| deliver(single, 1)),
+            packets => deliver(bytes, packets),
+        }
+        completed
+    }
+}
+
+impl<H: Embedder> Burst<H> for Records<'_> {
+    #[inline]
+    fn destination(&mut self, _: &H) -> Option<Qpn> {
+        if self.next.is_none() {
+            if self.is_over || self.taken >= MAX_BURST || self.bytes >= MAX_BURST_BYTES {
+                return None;
+            }
+            match self.rings.take(self.ring) {
+                Ok(found) => self.next = found,
+                Err(broken) => self.result = Err(broken),
+            }
+            if self.next.is_none() {
+                self.is_over = true;
+                return None;
+            }
+        }
+        let number = destination(self.rings.record.get(INFO..).unwrap_or_default());
+        Some(number.unwrap_or(Qpn(0)))
+    }
+
+    /// No process sends those of another process through the ring to this one, so they are not forwarded.
+    #[cold]
+    fn forward(&mut self, host: &H, _: Qpn) {
+        if let Some(taken) = self.next.take() {
+            self.rings.drop_record(host, &taken);
+            self.handled(taken.length);
+        }
+    }
+
+    #[inline]
+    fn deliver(
+        &mut self,
+        device: &mut Device<H>,
+        host: &H,
+        handle: &H::Handle,
+        state: &mut H::State,
+        now: Instant,
+    ) -> bool {
+        let Some(taken) = self.next.take() else { return false };
+        let may_be_fast = !self.is_captured && taken.copied == taken.length;
+        let mut completed = false;
+        if !may_be_fast || !self.rings.receive_fast(host, handle, state, taken.length, now) {
+            completed = self.packet(device, host, handle, state, &taken, now);
+        }
+        self.unacknowledged += 1;
+        if taken.is_marked && self.unacknowledged >= ACK_INTERVAL {
+            self.finish(device, host, handle, state, now);
+            self.unacknowledged = 0;
+        }
+        self.handled(taken.length);
+        completed
+    }
+
+    /// A record whose QP does not exist is one packet: it was destroyed, or a process writes what it should not. An aggregate of 64 KiB
+    /// is not worth the work of its packets. A capture has them.
+    #[cold]
+    fn stray(&mut self, device: &mut Device<H>, host: &H, now: Instant) -> bool {
+        let Some(taken) = self.next.take() else { return false };
+        if self.is_captured && taken.length >= INFO + Bth::LEN + ICRC {
+            self.rings.complete(&taken);
+            let Some((Metadata { info, headers, .. }, record)) = self.rings.info(host) else {
+                host.refuse(Refusal::Malformed, None);
+                return false;
+            };
+            each_packet(host, &mut record[INFO..taken.length], |packet| {
+                add_icrc(packet, headers);
+                receive_packet(host, packet, 1, (info, headers), now, |received| {
+                    device.arrive_elsewhere(host, received);
+                });
+            });
+        } else {
+            self.rings.drop_record(host, &taken);
+        }
+        self.handled(taken.length);
+        false
+    }
+
+    /// Counts what was received, before an ACK or a completion makes it known, and sends the ACK that the QP owes through its
+    /// ring, if it has nothing else to send. The ACK costs no system call, so it does not wait for other packets as it does
+    /// with sockets, and it is cheapest while the QP is locked.
+    #[inline]
+    fn finish(
+        &mut self,
+        device: &mut Device<H>,
+        host: &H,
+        handle: &H::Handle,
+        state: &mut H::State,
+        now: Instant,
+    ) {
+        self.rings.received.report(host);
+        let queue_pair = state.queue_pair();
+        if queue_pair.endpoint.pending() != Pending::Ack || queue_pair.destroyed {
+            return;
+        }
+        // The program polls the CQ only for its own requests and watches its memory for WRITEs. The ACK follows its
+        // reply, so that the peer, which does the same, polls until both have arrived.
+        if queue_pair.endpoint.has_only_send_completions() {
+            return;
+        }
+        if let Some(mut route) = queue_pair.queue.take() {
+            let written = write_ack(host, state, &mut route);
+            state.queue_pair().queue = Some(route);
+            if !written {
+                device.turn_in_queue(host, handle, state, now);
+            }
+        }
+    }
+}
+
+/// Checks and counts a packet or an aggregate, and passes it to `handle`.
+fn receive_packet<H: Embedder>(
+    host: &H,
+    bytes: &[u8],
+    packets: u32,
+    (info, headers): (&RxInfo, &Headers),
+    now: Instant,
+    handle: impl FnOnce(&ReceivedPacket<'_>),
+) {
+    let mut packet = Packet::default();
+    if packet.read(bytes).is_err() {
+        return host.refuse(Refusal::Malformed, None);
+    }
+    let length = bytes.len() + aggregate::overhead(&packet.bth, packets);
+    if !admit(host, &packet.bth) {
+        return;
+    }
+    host.received_from_ring(packets, length);
+    handle(&ReceivedPacket {
+        packet: &packet,
+        packets,
+        bytes,
+        headers,
+        info,
+        local: &headers.destination,
+        identification: Identification::of_segment(0),
+        may_be_queued: true,
+        now,
+    });
+}
+
+/// Calls `each` with the packets of a record: of the path MTU of its QP, or the largest if there is no such QP.
+#[cold]
+pub(super) fn each_packet<H: Embedder>(
+    host: &H,
+    bytes: &mut [u8],
+    mut each: impl FnMut(&mut [u8]),
+) {
+    let known = destination(bytes).and_then(|number| host.tables().queue_pair(number));
+    let mtu = |handle: H::Handle| handle.state().lock().queue_pair().endpoint.path_mtu();
+    let mtu = known.map_or(MAX_MTU, mtu);
+    match Packet::parse(bytes).map(|one| aggregate::packets(&one.bth, one.payload_len, mtu)) {
+        Ok(2..) => aggregate::split(bytes, mtu, each),
+        _ => each(bytes),
+    }
+}
+
+/// Writes the ICRC into the last bytes of a packet.
+pub(super) fn add_icrc(packet: &mut [u8], headers: &Headers) {
+    if let Some((covered, icrc)) = packet.split_last_chunk_mut::<ICRC>() {
+        *icrc = headers.icrc(covered, 0);
+    }
+}
