@@ -48,13 +48,14 @@ impl RingReceiver {
         }
         let rest = &rest[..rest.len() - behind];
         let endpoint = &mut state.queue_pair().endpoint;
-        let (operation, payload) = match bth.opcode {
+        // Counted where the operation is a constant: it selects a counter.
+        match bth.opcode {
             Opcode::RC_ACKNOWLEDGE => {
                 let Some((aeth, [])) = Aeth::split(rest) else { return false };
                 if !endpoint.handle_ack(now, bth.psn, aeth, &host.memory(now)) {
                     return false;
                 }
-                (Operation::Acknowledge, 0)
+                host.received_message(state, Operation::Acknowledge, 0, now);
             }
             Opcode::RC_SEND_ONLY => {
                 let message = Message { bth: &bth, reth: None, payload: rest };
@@ -63,7 +64,8 @@ impl RingReceiver {
                 if !endpoint.handle_message(&message, 1, queue, memory) {
                     return false;
                 }
-                (Operation::Send, rest.len())
+                drop(receives);
+                host.received_message(state, Operation::Send, rest.len(), now);
             }
             Opcode::RC_RDMA_WRITE_ONLY => {
                 let Some((reth, payload)) = Reth::split(rest) else { return false };
@@ -71,11 +73,10 @@ impl RingReceiver {
                 if !endpoint.handle_message(&message, 1, None, &mut host.memory(now)) {
                     return false;
                 }
-                (Operation::Write, payload.len())
+                host.received_message(state, Operation::Write, payload.len(), now);
             }
             _ => return false,
-        };
-        host.received_message(state, operation, payload, now);
+        }
         self.received.add(1, length - INFO);
         true
     }

@@ -179,7 +179,12 @@ impl Rings {
         let ring = hub.connect(address, receiver.slot, SIZE)?;
         tracing::debug!(%address, slot = receiver.slot, "packets go through shared memory");
         let ring = Arc::new(RingTo::new(ring));
-        outgoing.insert(receiver, Arc::clone(&ring));
+        let replaced = outgoing.insert(receiver, Arc::clone(&ring));
+        // When the hub reports its end, it is not found any more: the QPs that still use it are told now.
+        if let Some(replaced) = replaced.filter(|replaced| !replaced.has_ended()) {
+            self.ending.lock().push(replaced);
+            self.is_ending.store(true, Ordering::Release);
+        }
         Some(ring)
     }
 

@@ -119,6 +119,39 @@ fn faults_are_recovered() {
     assert_eq!(counted.bad_icrc, 0, "{counted:?}");
 }
 
+/// The ring to a process that has ended is replaced by that to the new owner of its slot before the device thread notices the end.
+#[test]
+fn requests_to_a_process_fail_when_its_slot_has_another_owner() {
+    let theirs = shared().with_congestion(Congestion::Unlimited);
+    let (context, first) = (open_alone(&shared()), open_alone(&theirs));
+    let index = gid_index(&context, false).unwrap();
+    let new_side = |context: &Context| side(context, ServiceType::ReliableConnection, 4096);
+    let (one, old) = (new_side(&context), new_side(&first));
+    connect(&one, &old, index, 4096);
+    assert!(one.queue_pair.shares_memory());
+    let slot = |side: &Side| side.queue_pair.number().0 >> 16;
+    let before = slot(&old);
+    let paused = context.pause_thread();
+    drop((old, first));
+    let second = open_alone(&theirs);
+    let (other, new) = (new_side(&context), new_side(&second));
+    assert_eq!(slot(&new), before, "the slot is not used again");
+    connect(&other, &new, index, 4096);
+    drop(paused);
+    one.post(1, Operation::SEND, 0, 64);
+    let failed = one.completions.wait().unwrap();
+    assert_eq!((failed.id, failed.status), (WorkId(1), Status::RetryExceeded));
+    exchange_one(&other, &new);
+}
+
+/// Sends a message.
+fn exchange_one(one: &Side, other: &Side) {
+    other.post_receive(7, 0, 64);
+    one.post(7, Operation::SEND, 0, 64);
+    one.expect(7);
+    other.expect(7);
+}
+
 /// MIDDLE packets are one record in the ring, but counted as what they are.
 #[test]
 fn packets_in_runs_are_counted_one_by_one() {
