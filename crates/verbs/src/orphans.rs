@@ -37,6 +37,6 @@ pub fn disconnect_orphans(ledger: &Path, options: &Options) -> usize {
         transport.send(route, MANAGEMENT, QUEUE_KEY, psn, &dreq);
         sent += 1;
     }
-    open.iter().for_each(|(_, context, _)| context.adapter().mads().flush());
+    open.iter().for_each(|(_, context, _)| context.adapter().flush());
     sent
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use ferroce_proto::time;
 use ferroce_sys::clock;
 
 /// A point in time of the system's monotonic clock (`CLOCK_MONOTONIC`), which all processes of a host share.
@@ -34,6 +35,11 @@ impl Timestamp {
     pub fn elapsed(self) -> Duration {
         Self::now().duration_since(self)
     }
+}
+
+/// The current time on the clock of the transports.
+pub(crate) fn now() -> time::Instant {
+    time::Instant::from_nanos(clock::now())
 }
 
 /// Converts a deadline to nanoseconds of the monotonic clock, as the poller takes it.

@@ -26,7 +26,7 @@ use crate::sync::lock;
 /// Handles an event of the connection manager for a cm_id.
 pub(super) fn handle(
     connections: &Connections,
-    transport: MadTransport<'_>,
+    transport: &dyn MadTransport,
     link: u8,
     id: &Arc<Shared>,
     event: Event,
@@ -64,10 +64,10 @@ pub(super) fn handle(
     }
 }
 
-/// A cm_id, and the link of the event. The device may be closing, so there may be no [`LocalLink`] any more.
+/// A cm_id, and the link of the event.
 struct Handler<'a> {
     connections: &'a Connections,
-    transport: MadTransport<'a>,
+    transport: &'a dyn MadTransport,
     link: u8,
     id: &'a Arc<Shared>,
 }
@@ -83,8 +83,10 @@ impl Handler<'_> {
         self.connections.act(self.transport, self.link, act)
     }
 
-    fn local_link(&self) -> Option<LocalLink> {
-        self.transport.handle().map(|handle| LocalLink::of(handle, self.link))
+    /// The link of the event, which the cm_id listens on.
+    fn listening_link(&self) -> Option<LocalLink> {
+        let state = self.state()?;
+        state.bound.iter().find(|bound| bound.is(self.connections, self.link)).cloned()
     }
 
     fn watch_peer(&self, connection: ConnectionId) {
@@ -93,7 +95,7 @@ impl Handler<'_> {
 
     /// Returns the state of the new cm_id of a request.
     fn incoming_state(&self, from: Gid, service: ServiceId, port: u16) -> Option<State> {
-        let local_link = self.local_link()?;
+        let local_link = self.listening_link()?;
         let mut local = local_link.address()?;
         local.set_port(split_service_id(service).map_or(0, |(_, port)| port));
         let mut peer = SocketAddr::new(from.to_ip(), port);
@@ -129,7 +131,7 @@ impl Handler<'_> {
         };
         let device = self.transport.mtu();
         let path_mtu = || {
-            let local_link = self.local_link()?;
+            let local_link = self.listening_link()?;
             let back = local_link.route_to(request.from).ok()?;
             local_link.context.path_mtu_to(back.destination).ok()
         };
@@ -266,7 +268,8 @@ impl Handler<'_> {
         if process.is_some_and(|name| processes.is_some_and(|all| all.is_alive(name))) {
             return; // The process is stopped or busy. Its exit would raise an event.
         }
-        let heard = self.transport.last_heard(number);
+        let local_link = self.state().and_then(|state| state.local_link.clone());
+        let heard = local_link.and_then(|local_link| local_link.last_heard(number));
         self.act(|manager, now| {
             if heard.is_none_or(|heard| heard < begun) {
                 let _ = manager.cm.peer_is_lost(now, connection, Loss::NoResponse);

@@ -427,7 +427,7 @@ impl CmEventHandler for Shared {
     fn handle_cm_event(
         self: Arc<Self>,
         connections: &Connections,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         link: u8,
         event: cm::Event,
     ) {

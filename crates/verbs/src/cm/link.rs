@@ -1,17 +1,18 @@
 //! The link of a cm_id: where the cm_ids meet the device.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use ferroce_links::route::Route;
 use ferroce_proto::cm::ConnectionId;
 use ferroce_proto::time::Instant;
 use ferroce_sys::neighbour::Neighbour;
 use ferroce_wire::address::Gid;
+use ferroce_wire::number::Qpn;
 
 use crate::context::Context;
 use crate::device::Device;
-use crate::engine::{Adapter, CmEventHandler, Connections, Handle, MadTransport, Manager};
+use crate::engine::{Adapter, CmEventHandler, Connections, MadTransport, Manager};
 use crate::error::{CmError as Error, OpenError, RouteError};
 use crate::options::Options;
 
@@ -33,11 +34,6 @@ impl LocalLink {
         let index = index
             .ok_or_else(|| OpenError::NoAddress { interface: device.interface().name.clone() })?;
         Ok(Self { context, index })
-    }
-
-    /// Returns a link of a device that is open already.
-    pub(super) fn of(handle: Arc<Handle>, index: u8) -> Self {
-        Self { context: Context::of(handle), index }
     }
 
     /// Returns the link of the same device that packets to a destination leave from: loopback addresses reach each other.
@@ -93,10 +89,21 @@ impl LocalLink {
 
     /// Waits until all messages are sent. The caller must not hold a lock.
     pub(super) fn flush(&self) {
-        self.transport().flush();
+        self.adapter().flush();
     }
 
-    fn transport(&self) -> MadTransport<'_> {
+    /// Whether it is this link of the device that owns these managers.
+    pub(super) fn is(&self, connections: &Connections, index: u8) -> bool {
+        self.index == index && std::ptr::eq(self.connections(), connections)
+    }
+
+    /// When a QP last received something from its peer.
+    pub(super) fn last_heard(&self, number: Qpn) -> Option<Instant> {
+        let core = self.context.handle.queue_pair(number)?;
+        core.inner.lock().heard
+    }
+
+    fn transport(&self) -> &dyn MadTransport {
         self.adapter().mads()
     }
 

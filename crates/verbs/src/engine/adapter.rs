@@ -278,11 +278,6 @@ impl Adapter {
     }
 }
 
-/// The current time on the clock of the transports.
-pub(crate) fn now() -> Instant {
-    Instant::from_nanos(clock::now())
-}
-
 impl std::fmt::Debug for Adapter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Adapter").field("device", &self.device.name()).finish_non_exhaustive()

@@ -13,9 +13,10 @@ use ferroce_memory::Registry;
 use ferroce_proto::memory::Memory;
 use ferroce_sys::clock;
 
-use super::adapter::{Adapter, now};
+use super::adapter::Adapter;
 use super::driver::Pass;
 use super::queue_pair::Core;
+use crate::time::now;
 
 thread_local! {
     /// This thread is making a pass.

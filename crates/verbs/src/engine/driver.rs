@@ -24,13 +24,14 @@ use ferroce_sync::{Guard, MutexGuard, NEVER, Requests};
 use ferroce_sys::Uncancellable;
 use ferroce_sys::clock::{self, FastClock};
 
-use super::adapter::{self, Adapter, now};
+use super::adapter::Adapter;
 use super::destroy::IN_PASS;
 use super::port::Port;
 use super::queue_pair::{Core, Inner};
 use super::rx::Rx;
 use crate::drive::{Deferral, Links};
 use crate::event::EventKind;
+use crate::time::{self, now};
 
 /// Receive from the sockets.
 pub(super) const RX: Requests = Requests::bit(0);
@@ -371,7 +372,7 @@ impl Adapter {
             };
             pass = next;
             left = left.and(requests);
-            now = adapter::now();
+            now = time::now();
         }
         self.pass_on(left);
         pass.hand_over();

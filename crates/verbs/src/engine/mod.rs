@@ -16,7 +16,7 @@
 //! | `outbox` | packets that belong to no QP |
 //! | `destroy` | destroying objects between two passes |
 //! | `forwarding` | counts packets that are forwarded to another process |
-//! | `mad` | the part of the device that management sees: its addresses, sending, forwarding |
+//! | `mad` | what management needs: addresses, sending, forwarding |
 //! | `management` | management datagrams: the connection manager and the set-up exchange |
 //! | `unreachable` | peers whose UDP port is closed |
 //! | `thread` | the device thread: progress while no program polls |
@@ -55,12 +55,11 @@ mod unreachable;
 mod wait;
 mod watches;
 
-pub(crate) use adapter::{Adapter, now};
+pub(crate) use adapter::Adapter;
 pub(crate) use counters::Counters;
 pub use counters::Statistics;
-pub(crate) use mad::MadTransport;
 pub(crate) use management::{
-    CmEventHandler, Connections, LEDGER_RECORD_LEN, MANAGEMENT, Manager, QUEUE_KEY,
+    CmEventHandler, Connections, LEDGER_RECORD_LEN, MANAGEMENT, MadTransport, Manager, QUEUE_KEY,
     parse_ledger_record,
 };
 pub use pause::PausedThread;

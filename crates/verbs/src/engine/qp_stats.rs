@@ -22,8 +22,8 @@ use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
 use ferroce_wire::transport::{Aeth, Bth};
 
-use super::adapter::now;
 use super::counters;
+use crate::time::now;
 
 /// The first index of received traffic: that of sent comes before.
 const RX: usize = CLASSES.len();

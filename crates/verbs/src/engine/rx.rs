@@ -13,11 +13,12 @@ use ferroce_proto::time::Instant;
 use ferroce_sys::{ReceiveBatch, Uncancellable};
 use ferroce_tap::{Owner, PacketMetadata};
 
-use super::adapter::{Adapter, now};
+use super::adapter::Adapter;
 use super::counters::count_error;
 use super::driver::Driver;
 use super::queue_pair::Inner;
 use crate::drive::{LinkReads, Links};
+use crate::time::now;
 
 /// The state of receiving.
 #[derive(Debug)]

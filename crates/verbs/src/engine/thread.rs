@@ -84,7 +84,12 @@ impl<'a> Thread<'a> {
         let (adapter, watches) = (self.adapter, &self.watches);
         adapter.management.run(adapter.mads());
         if watches.has(Watch::Processes) {
-            adapter.management.connections.end_of_processes(adapter.mads());
+            let connections = &adapter.management.connections;
+            if let Some(ended) = connections.take_ended(adapter.mads()) {
+                // What they sent before may still be in a socket.
+                adapter.flush();
+                connections.end_connections(adapter.mads(), &ended);
+            }
         }
         adapter.management.neighbours.run(watches.has(Watch::Neighbours));
         if watches.has(Watch::Port) {

@@ -4,8 +4,9 @@ use ferroce_links::route::Route;
 use ferroce_wire::address::Gid;
 use ferroce_wire::transport::{Bth, Deth};
 
-use super::adapter::{Adapter, now};
+use super::adapter::Adapter;
 use super::management::MANAGEMENT;
+use crate::time::now;
 
 impl Adapter {
     /// Reads the reports of all sockets and notifies the connections and QPs concerned.

@@ -12,9 +12,9 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Psn, Qpn};
 
 use super::QueuePair;
-use crate::engine::now;
 use crate::error::ModifyError;
 use crate::report;
+use crate::time::now;
 
 impl QueuePair {
     /// Changes the state and attributes. A path MTU above that of the route is lowered: see [`QueuePair::attributes`].

@@ -9,8 +9,8 @@ use ferroce_wire::number::{Immediate, QKey, Qpn};
 
 use super::QueuePair;
 use crate::address::AddressHandle;
-use crate::engine::now;
 use crate::error::PostError;
+use crate::time::now;
 
 /// A send request of a UD queue pair.
 #[derive(Clone, Debug)]

@@ -1,7 +1,6 @@
 //! What a pass sends, over real sockets on the loopback.
 
 use super::*;
-use crate::engine::adapter::now;
 use crate::engine::support::{Side, connect, gid_index, open_alone, side};
 use crate::{Local, Operation, Options, ServiceType};
 

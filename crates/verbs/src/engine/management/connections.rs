@@ -17,6 +17,7 @@ use ferroce_proto::cm::{
     Config, ConnectionId, ConnectionManager, Event, Keepalive, Loss, QueryId, ResolutionId, State,
 };
 use ferroce_proto::time::Instant;
+use ferroce_sys::random::number as random;
 use ferroce_sys::{ProcessName, Processes, Recipient};
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{CmMessage, CommId, SidrStatus};
@@ -24,14 +25,14 @@ use ferroce_wire::mad::Mad;
 use ferroce_wire::number::{Guid, Psn, QKey, Qpn};
 use ferroce_wire::opcode::Opcode;
 
-use super::super::{MadTransport, now};
 use super::ledger::Ledger;
-use super::random;
 use super::services::Services;
+use super::transport::MadTransport;
 use super::unserved::{Datagram, UnservedRequests};
 use crate::device::Device;
 use crate::error::CmError;
 use crate::sync::lock;
+use crate::time::now;
 
 /// QP 1, the general services QP (IBA 10.2.4, 16.7).
 pub(crate) const MANAGEMENT: Qpn = Qpn(1);
@@ -54,7 +55,7 @@ pub(crate) trait CmEventHandler: std::fmt::Debug + Send + Sync {
     fn handle_cm_event(
         self: Arc<Self>,
         connections: &Connections,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         link: u8,
         event: Event,
     );
@@ -84,6 +85,15 @@ pub(crate) struct Connections {
     pub(crate) ledger: Ledger,
     /// The packets being handled were forwarded by another process. Used only by the owner of the device.
     forwarded: AtomicBool,
+}
+
+/// The names of processes that have ended.
+#[derive(Debug)]
+pub(crate) struct EndedProcesses {
+    /// Another process, or the same one that closed its device and opened it again, has the name by now, and may have
+    /// established connections since: the peer of each connection is asked whether it knows it.
+    renewed: Vec<ProcessName>,
+    gone: Vec<ProcessName>,
 }
 
 /// The manager of an address, and the cm_ids that receive its events.
@@ -136,7 +146,7 @@ impl Connections {
     }
 
     /// Repeats these DREQs.
-    pub(crate) fn repeat_disconnects(&self, transport: MadTransport<'_>) {
+    pub(crate) fn repeat_disconnects(&self, transport: &dyn MadTransport) {
         for link in 0..self.managers.len() {
             self.act(transport, link as u8, |manager, _| manager.cm.repeat_disconnects());
         }
@@ -145,7 +155,7 @@ impl Connections {
     /// Calls a function on the manager of a link, and sends the resulting messages. Does not deliver events.
     pub(crate) fn act<T>(
         &self,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         link: u8,
         act: impl FnOnce(&mut Manager, Instant) -> T,
     ) -> Option<T> {
@@ -159,7 +169,7 @@ impl Connections {
     }
 
     /// The watched processes. The first call announces this process to the others.
-    pub(crate) fn processes(&self, transport: MadTransport<'_>) -> Option<&Processes> {
+    pub(crate) fn processes(&self, transport: &dyn MadTransport) -> Option<&Processes> {
         let announce = || {
             let processes = Processes::new().ok()?;
             for (_, own) in transport.links() {
@@ -175,7 +185,7 @@ impl Connections {
     /// The name of the process at the other end of a connection, as if it were on this host.
     pub(crate) fn peer_process(
         &self,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         link: u8,
         connection: ConnectionId,
     ) -> Option<ProcessName> {
@@ -188,7 +198,7 @@ impl Connections {
     /// Watches the peer of a new connection: if it is a process of this host, its end ends the connection.
     pub(crate) fn watch_peer(
         &self,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         link: u8,
         connection: ConnectionId,
     ) {
@@ -199,7 +209,7 @@ impl Connections {
         }
         let Some(processes) = self.processes(transport) else { return };
         let Some(name) = self.peer_process(transport, link, connection) else { return };
-        let own = transport.has_address(name.address);
+        let own = transport.addresses().has_address(name.address);
         if own && name.slot == self.slot {
             return; // It is ourselves.
         }
@@ -209,9 +219,9 @@ impl Connections {
         }
     }
 
-    /// Ends the connections of processes that have ended.
-    pub(crate) fn end_of_processes(&self, transport: MadTransport<'_>) {
-        let Some(processes) = self.processes(transport) else { return };
+    /// Takes the processes that have ended since the last call. `None` if there are none.
+    pub(crate) fn take_ended(&self, transport: &dyn MadTransport) -> Option<EndedProcesses> {
+        let processes = self.processes(transport)?;
         let ended = processes.take_ended();
         if processes.take_capture_start() {
             // The thread that joins a capture makes system calls and allocates the ring: not here.
@@ -220,14 +230,15 @@ impl Connections {
             let _ = ferroce_sys::signal::with_signals_blocked(look);
         }
         if ended.is_empty() {
-            return;
+            return None;
         }
-        // Another process, or the same one that closed its device and opened it again, may have the name by now, and
-        // connections that were established since: the peer of each connection is asked whether it knows it.
-        let (renewed, ended): (Vec<_>, Vec<_>) =
-            ended.into_iter().partition(|name| processes.watch(*name));
-        // Packets they sent before may still be in a socket, of this process or of another one that forwards them.
-        transport.flush();
+        let (renewed, gone) = ended.into_iter().partition(|name| processes.watch(*name));
+        Some(EndedProcesses { renewed, gone })
+    }
+
+    /// Ends the connections of processes that have ended. Packets they sent before may still be in a socket, of this process
+    /// or of another one that forwards them: the caller has received and forwarded them.
+    pub(crate) fn end_connections(&self, transport: &dyn MadTransport, ended: &EndedProcesses) {
         for (link, own) in transport.links() {
             self.act(transport, link, |manager, now| {
                 let with = |names: &[ProcessName]| -> Vec<ConnectionId> {
@@ -239,7 +250,7 @@ impl Connections {
                     };
                     manager.cm.established().filter(is_named).collect()
                 };
-                let (lost, doubtful) = (with(&ended), with(&renewed));
+                let (lost, doubtful) = (with(&ended.gone), with(&ended.renewed));
                 for connection in lost {
                     let _ = manager.cm.peer_is_lost(now, connection, Loss::ProcessEnded);
                 }
@@ -254,7 +265,7 @@ impl Connections {
     /// Handles a message or forwards it to its owner. Returns whether it belongs to this process.
     pub(crate) fn handle(
         &self,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         local: SocketAddr,
         one: &ReceivedPacket<'_>,
     ) -> bool {
@@ -268,7 +279,7 @@ impl Connections {
     }
 
     /// Handles a message or forwards it to its owner. Returns whether it belongs to this process.
-    fn take(&self, transport: MadTransport<'_>, one: &Datagram<'_>) -> bool {
+    fn take(&self, transport: &dyn MadTransport, one: &Datagram<'_>) -> bool {
         let from = Gid::from_ip(one.info.source.ip());
         let ours = self.act(transport, one.link, |manager, now| {
             match self.owner(&manager.cm, one.local, from, &one.mad) {
@@ -299,7 +310,7 @@ impl Connections {
     /// A message that began with `quoted` found the peer's port closed.
     pub(crate) fn handle_unreachable(
         &self,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         link: u8,
         peer: Gid,
         quoted: &[u8],
@@ -348,7 +359,7 @@ impl Connections {
         self.forwarded.store(forwarded, Ordering::Relaxed);
     }
 
-    pub(crate) fn run(&self, transport: MadTransport<'_>) {
+    pub(crate) fn run(&self, transport: &dyn MadTransport) {
         let due = now();
         if self.next_timer() > due.as_nanos() {
             return;
@@ -367,7 +378,7 @@ impl Connections {
     }
 
     /// Computes the next timer, and wakes the thread if it is earlier than before.
-    fn set_timer(&self, transport: MadTransport<'_>) {
+    fn set_timer(&self, transport: &dyn MadTransport) {
         let _timing = lock(&self.timing);
         let timers = self.managers.iter().filter_map(|manager| lock(manager).cm.poll_timeout());
         let next = timers.chain(self.unserved.next()).min().map_or(u64::MAX, Instant::as_nanos);
@@ -381,7 +392,7 @@ impl Connections {
     }
 
     /// Sends the messages of a manager, under its lock, so that they stay in order.
-    fn transmit(&self, transport: MadTransport<'_>, link: u8, manager: &mut ConnectionManager) {
+    fn transmit(&self, transport: &dyn MadTransport, link: u8, manager: &mut ConnectionManager) {
         while let Some(transmit) = manager.poll_transmit() {
             // Without a route, the peer counts as not responding.
             let mut route = match transport.route_to(link, transmit.destination) {
@@ -397,7 +408,7 @@ impl Connections {
     }
 
     /// Answers the peer for a cm_id that no longer exists.
-    fn refuse(&self, transport: MadTransport<'_>, link: u8, event: Event) {
+    fn refuse(&self, transport: &dyn MadTransport, link: u8, event: Event) {
         self.act(transport, link, |manager, now| match event {
             Event::Request(connection, _)
             | Event::Reply(connection, _)
@@ -412,7 +423,7 @@ impl Connections {
     }
 
     /// Delivers all pending events to their cm_ids. The caller must not hold a cm_id's lock.
-    pub(crate) fn deliver_events(&self, transport: MadTransport<'_>) {
+    pub(crate) fn deliver_events(&self, transport: &dyn MadTransport) {
         let _telling = lock(&self.delivering);
         for (index, manager) in self.managers.iter().enumerate() {
             loop {

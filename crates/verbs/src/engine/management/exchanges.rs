@@ -19,6 +19,7 @@ use ferroce_proto::setup::{
 };
 use ferroce_proto::time::Instant;
 use ferroce_sys::Recipient;
+use ferroce_sys::random::number as random;
 use ferroce_sys::steering::SETUP_SERVICE as SERVICE;
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::Psn;
@@ -27,12 +28,12 @@ use ferroce_wire::setup::{
     ExchangeId, MAX_LEN, Magic, MessageType, Prefix, QUEUE_KEY, QUEUE_PAIR, SetupMessage, Status,
 };
 
-use super::super::{MadTransport, now};
-use super::random;
 use super::services::Services;
+use super::transport::MadTransport;
 use crate::error::{RouteError, SetupExchangeError};
 use crate::event_queue::EventQueue;
 use crate::sync::lock;
+use crate::time::now;
 
 /// The exchanges of a device.
 #[derive(Debug)]
@@ -114,7 +115,7 @@ impl Exchanges {
     /// Serves the exchanges of an address. Without an event queue, it only answers discovery requests.
     pub(crate) fn serve(
         &self,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         link: u8,
         config: ServerConfig,
         events: Option<Arc<EventQueue<ServerEvent>>>,
@@ -127,7 +128,7 @@ impl Exchanges {
         Ok(())
     }
 
-    pub(crate) fn stop_serving(&self, transport: MadTransport<'_>, link: u8) {
+    pub(crate) fn stop_serving(&self, transport: &dyn MadTransport, link: u8) {
         lock(&self.machines).servers.retain(|one| one.link != link);
         if let Some(address) = transport.address(link) {
             self.services.release(address, SERVICE);
@@ -137,7 +138,7 @@ impl Exchanges {
     /// Calls a function on the server of a link, and sends the resulting messages.
     pub(crate) fn with_server<T>(
         &self,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         link: u8,
         act: impl FnOnce(&mut Server, Instant) -> T,
     ) -> Option<T> {
@@ -152,7 +153,7 @@ impl Exchanges {
     /// Begins an exchange.
     pub(crate) fn begin(
         &self,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         link: u8,
         server: Gid,
         config: ClientConfig,
@@ -171,7 +172,7 @@ impl Exchanges {
     /// Calls a function on an exchange, and sends the resulting messages.
     pub(crate) fn with_client<T>(
         &self,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         exchange: ExchangeId,
         act: impl FnOnce(&mut Client, Instant) -> T,
     ) -> Option<T> {
@@ -184,7 +185,7 @@ impl Exchanges {
     }
 
     /// The handle of an exchange was dropped: an unconnected exchange ends, others remain to answer repeated messages.
-    pub(crate) fn remove_client(&self, transport: MadTransport<'_>, exchange: ExchangeId) {
+    pub(crate) fn remove_client(&self, transport: &dyn MadTransport, exchange: ExchangeId) {
         let mut machines = lock(&self.machines);
         let Some(asking) = machines.client(exchange) else { return };
         asking.events = None;
@@ -199,7 +200,7 @@ impl Exchanges {
     /// Begins a discovery.
     pub(crate) fn search(
         &self,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         config: DiscoveryConfig,
         targets: Vec<(u8, Gid)>,
         events: Arc<EventQueue<DiscoveryEvent>>,
@@ -212,7 +213,7 @@ impl Exchanges {
         self.set_timer(transport, &machines);
     }
 
-    pub(crate) fn stop_searching(&self, transport: MadTransport<'_>, exchange: ExchangeId) {
+    pub(crate) fn stop_searching(&self, transport: &dyn MadTransport, exchange: ExchangeId) {
         let mut machines = lock(&self.machines);
         machines.discoveries.retain(|one| one.exchange != exchange);
         self.set_timer(transport, &machines);
@@ -221,7 +222,7 @@ impl Exchanges {
     /// Handles a message or forwards it to its owner. Returns whether it belongs to this process.
     pub(crate) fn handle(
         &self,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         local: SocketAddr,
         one: &ReceivedPacket<'_>,
     ) -> bool {
@@ -262,7 +263,7 @@ impl Exchanges {
 
     fn answered(
         &self,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         machines: &mut Machines,
         from: Peer,
         exchange: ExchangeId,
@@ -282,7 +283,7 @@ impl Exchanges {
 
     fn asked(
         &self,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         machines: &mut Machines,
         local: SocketAddr,
         from: Peer,
@@ -307,7 +308,7 @@ impl Exchanges {
         true
     }
 
-    pub(crate) fn run(&self, transport: MadTransport<'_>) {
+    pub(crate) fn run(&self, transport: &dyn MadTransport) {
         let time = now();
         if self.next_timer() > time.as_nanos() {
             return;
@@ -334,7 +335,7 @@ impl Exchanges {
     }
 
     /// Computes the next timer, and wakes the thread if it is earlier than before.
-    fn set_timer(&self, transport: MadTransport<'_>, machines: &Machines) {
+    fn set_timer(&self, transport: &dyn MadTransport, machines: &Machines) {
         let servers = machines.servers.iter().filter_map(|one| one.machine.poll_timeout());
         let clients = machines.clients.iter().filter_map(|one| one.machine.poll_timeout());
         let others = machines.discoveries.iter().filter_map(|one| one.machine.poll_timeout());
@@ -345,7 +346,7 @@ impl Exchanges {
         }
     }
 
-    fn pump_server(&self, transport: MadTransport<'_>, serving: &mut ServerState) {
+    fn pump_server(&self, transport: &dyn MadTransport, serving: &mut ServerState) {
         let machine = &mut serving.machine;
         while !serving.events.as_ref().is_some_and(|events| events.is_full()) {
             let Some(event) = machine.poll_event() else { break };
@@ -363,7 +364,7 @@ impl Exchanges {
         }
     }
 
-    fn pump_client(&self, transport: MadTransport<'_>, asking: &mut ClientState) {
+    fn pump_client(&self, transport: &dyn MadTransport, asking: &mut ClientState) {
         while let Some(transmit) = asking.machine.poll_transmit() {
             self.send(transport, asking.link, transmit.to.address, &transmit.message);
         }
@@ -374,7 +375,7 @@ impl Exchanges {
         }
     }
 
-    fn pump_discovery(&self, transport: MadTransport<'_>, searching: &mut DiscoveryState) {
+    fn pump_discovery(&self, transport: &dyn MadTransport, searching: &mut DiscoveryState) {
         while let Some(message) = searching.machine.poll_transmit() {
             for &(link, target) in &searching.targets {
                 self.send(transport, link, target, &message);
@@ -385,7 +386,7 @@ impl Exchanges {
         }
     }
 
-    fn send(&self, transport: MadTransport<'_>, link: u8, to: Gid, message: &SetupMessage) {
+    fn send(&self, transport: &dyn MadTransport, link: u8, to: Gid, message: &SetupMessage) {
         // Without a route, the peer counts as not responding.
         let Ok(route) = transport.route_to(link, to) else { return };
         let psn = Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff);

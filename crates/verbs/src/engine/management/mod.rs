@@ -6,6 +6,7 @@ mod exchanges;
 mod ledger;
 mod neighbours;
 mod services;
+mod transport;
 mod unserved;
 
 use std::net::SocketAddr;
@@ -14,15 +15,14 @@ use std::sync::Arc;
 use ferroce_links::received::ReceivedPacket;
 use ferroce_wire::number::Qpn;
 
-use super::MadTransport;
 use crate::device::Device;
 
 pub(crate) use connections::{CmEventHandler, Connections, MANAGEMENT, Manager, QUEUE_KEY};
 pub(crate) use exchanges::Exchanges;
-use ferroce_sys::random::number as random;
 pub(crate) use ledger::{RECORD_LEN as LEDGER_RECORD_LEN, parse as parse_ledger_record};
 use neighbours::Neighbours;
 use services::Services;
+pub(crate) use transport::MadTransport;
 
 #[derive(Debug)]
 pub(crate) struct Management {
@@ -45,7 +45,7 @@ impl Management {
     /// nothing here may wait for it; responses are queued with [`MadTransport::send`].
     pub(crate) fn handle(
         &self,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         local: SocketAddr,
         one: &ReceivedPacket<'_>,
     ) -> bool {
@@ -57,7 +57,7 @@ impl Management {
     }
 
     /// Runs expired timers. Called by the device thread before it sleeps and after it wakes up.
-    pub(crate) fn run(&self, transport: MadTransport<'_>) {
+    pub(crate) fn run(&self, transport: &dyn MadTransport) {
         self.connections.run(transport);
         self.exchanges.run(transport);
     }

@@ -6,8 +6,8 @@ use std::sync::{Mutex, Weak};
 use ferroce_sys::neighbour::{Neighbour, NeighbourState};
 use ferroce_sys::{NetlinkGroup, NetlinkMonitor, clock};
 
-use super::super::MadTransport;
 use super::connections::CmEventHandler;
+use super::transport::MadTransport;
 use crate::sync::lock;
 
 /// A waiting cm_id.
@@ -45,7 +45,7 @@ impl Neighbours {
     /// Lets a cm_id wait for a neighbour. Returns false if it is already resolved, or the kernel does not report it.
     pub(crate) fn wait(
         &self,
-        transport: MadTransport<'_>,
+        transport: &dyn MadTransport,
         id: Weak<dyn CmEventHandler>,
         neighbour: Neighbour,
         until: u64,

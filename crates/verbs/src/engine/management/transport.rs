@@ -1,0 +1,91 @@
+//! What management needs from the device.
+
+use std::net::SocketAddr;
+
+use ferroce_links::route::Route;
+use ferroce_links::udp::Addresses;
+use ferroce_proto::qp::PathMtu;
+use ferroce_proto::transmit::pad;
+use ferroce_sys::{Recipient, RxInfo};
+use ferroce_wire::address::Gid;
+use ferroce_wire::number::{PKey, Psn, QKey, Qpn};
+use ferroce_wire::opcode::Opcode;
+use ferroce_wire::transport::{Bth, Deth};
+
+use crate::error::RouteError;
+
+/// Sends and forwards management datagrams. Management has no other access to the device, so the data path can change
+/// without it.
+pub(crate) trait MadTransport {
+    /// The links of the device.
+    fn addresses(&self) -> &Addresses;
+
+    /// The GID index that represents a link.
+    fn source_index(&self, link: u8) -> u8;
+
+    /// The route from a link to a GID.
+    fn route_to(&self, link: u8, destination: Gid) -> Result<Route, RouteError>;
+
+    /// The largest path MTU of the device.
+    fn mtu(&self) -> PathMtu;
+
+    /// Sends a packet. Does not wait: if a thread owns the device, that thread sends it.
+    fn send_packet(&self, route: Route, packet: Box<[u8]>);
+
+    /// Forwards a packet to its owner, now or when its mailbox has space. Returns whether an owner exists.
+    fn forward(&self, local: SocketAddr, to: Recipient, info: &RxInfo, packet: &[u8]) -> bool;
+
+    /// Forwards a packet to its owner, unless its mailbox is full.
+    fn try_forward(&self, link: u8, to: Recipient, info: &RxInfo, packet: &[u8]);
+
+    /// Wakes the device thread, which runs the timers of management.
+    fn wake_thread(&self);
+}
+
+impl dyn MadTransport + '_ {
+    /// All links, with their addresses.
+    pub(super) fn links(&self) -> impl Iterator<Item = (u8, SocketAddr)> {
+        (0..=u8::MAX).zip(self.addresses().iter().map(|link| link.address))
+    }
+
+    /// The address of a link.
+    pub(crate) fn address(&self, link: u8) -> Option<SocketAddr> {
+        self.addresses().get(usize::from(link)).map(|link| link.address)
+    }
+
+    /// The link with this address and port.
+    pub(super) fn link_at(&self, address: SocketAddr) -> Option<u8> {
+        self.links().find(|&(_, own)| own == address).map(|(link, _)| link)
+    }
+
+    /// Sends a management datagram from the QP `number` to the peer's QP of the same number.
+    pub(crate) fn send(
+        &self,
+        route: Route,
+        number: Qpn,
+        queue_key: QKey,
+        psn: Psn,
+        payload: &[u8],
+    ) {
+        let bth = Bth {
+            opcode: Opcode::UD_SEND_ONLY,
+            pad: pad(payload.len()),
+            partition: PKey(0xffff),
+            destination: number,
+            psn,
+            ..Bth::default()
+        };
+        let deth = Deth { queue_key, source: number, ..Deth::default() };
+        let padding = &[0; 3][..usize::from(bth.pad)];
+        let packet = [&bth.to_bytes()[..], &deth.to_bytes(), payload, padding].concat();
+        self.send_packet(route, packet.into());
+    }
+
+    /// Forwards a packet to all other processes at the address. One whose mailbox is full receives the peer's retry.
+    pub(super) fn forward_to_all(&self, link: u8, info: &RxInfo, packet: &[u8]) {
+        let Some(link) = self.addresses().get(usize::from(link)) else { return };
+        for other in link.slot.others().unwrap_or_default() {
+            let _ = link.slot.forward(Recipient::Slot(other), info, packet);
+        }
+    }
+}
