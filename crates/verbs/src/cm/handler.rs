@@ -19,12 +19,41 @@ use super::connect::{random_psn, set_established};
 use super::event::{DatagramPeer, Established, EventKind, PeerParameters, Request};
 use super::id::{CmId, Exchange, Shared, Stage, State};
 use super::link::LocalLink;
-use crate::engine::{Connections, MadTransport, Manager};
+use crate::engine::{CmEventHandler, Connections, MadTransport, Manager};
 use crate::error::CmError;
 use crate::sync::lock;
 
+impl CmEventHandler for Shared {
+    fn handle_cm_event(
+        self: Arc<Self>,
+        connections: &Connections,
+        transport: &dyn MadTransport,
+        link: u8,
+        event: Event,
+    ) {
+        handle(connections, transport, link, &self, event);
+    }
+
+    fn handle_neighbour(self: Arc<Self>, failure: Option<CmError>) {
+        let mut state = lock(&self.state);
+        if state.closed || state.stage != Stage::Resolving {
+            return;
+        }
+        match failure {
+            None => {
+                state.stage = Stage::AddressResolved;
+                self.raise(EventKind::AddressResolved);
+            }
+            Some(error) => {
+                state.stage = state.before;
+                self.raise(EventKind::AddressError(error));
+            }
+        }
+    }
+}
+
 /// Handles an event of the connection manager for a cm_id.
-pub(super) fn handle(
+fn handle(
     connections: &Connections,
     transport: &dyn MadTransport,
     link: u8,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use ferroce_proto::cm::{self, ConnectionId, QueryId, ResolutionId};
+use ferroce_proto::cm::{ConnectionId, QueryId, ResolutionId};
 use ferroce_proto::qp::{PathMtu, QueuePairAttributes, ServiceType};
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{ServiceId, SidrStatus};
@@ -15,7 +15,7 @@ use super::event::{Event, EventKind, IdName, UserEvent};
 use super::link::LocalLink;
 use super::parameters::Route;
 use crate::context::Context;
-use crate::engine::{CmEventHandler, Connections, MadTransport};
+use crate::engine::CmEventHandler;
 use crate::error::CmError as Error;
 use crate::pd::ProtectionDomain;
 use crate::queue_pair::{QueuePair, QueuePairOptions};
@@ -419,35 +419,6 @@ impl State {
                     local_link.connections().services.release(address, self.service_id.0);
                 }
             });
-        }
-    }
-}
-
-impl CmEventHandler for Shared {
-    fn handle_cm_event(
-        self: Arc<Self>,
-        connections: &Connections,
-        transport: &dyn MadTransport,
-        link: u8,
-        event: cm::Event,
-    ) {
-        super::handler::handle(connections, transport, link, &self, event);
-    }
-
-    fn handle_neighbour(self: Arc<Self>, failure: Option<Error>) {
-        let mut state = lock(&self.state);
-        if state.closed || state.stage != Stage::Resolving {
-            return;
-        }
-        match failure {
-            None => {
-                state.stage = Stage::AddressResolved;
-                self.raise(EventKind::AddressResolved);
-            }
-            Some(error) => {
-                state.stage = state.before;
-                self.raise(EventKind::AddressError(error));
-            }
         }
     }
 }

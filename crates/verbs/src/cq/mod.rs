@@ -5,6 +5,7 @@
 mod channel;
 #[cfg(test)]
 mod tests;
+mod wait;
 
 use std::ops::Deref;
 use std::sync::Arc;

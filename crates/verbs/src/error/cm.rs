@@ -2,13 +2,12 @@
 
 use ferroce_proto::cm::PrivateDataTooLong;
 use ferroce_proto::qp::{PathMtu, State};
+use ferroce_sys::Error as SystemError;
 use ferroce_sys::errno::{EBUSY, ECONNREFUSED, EINVAL, ENODEV, ENOMEM, ENOTCONN, ETIMEDOUT};
 use ferroce_wire::cm::RejectReason;
 use ferroce_wire::rdmacm::PortSpace;
 
-use super::{
-    CreateError, ModifyError, MulticastError, OpenError, RouteError, SystemError, WaitError,
-};
+use super::{CreateError, ModifyError, MulticastError, OpenError, RouteError, WaitError};
 
 /// Why a call of the connection manager (CM) failed.
 #[derive(Debug, thiserror::Error)]

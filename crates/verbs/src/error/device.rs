@@ -4,10 +4,9 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
+use ferroce_sys::Error as SystemError;
 use ferroce_sys::errno::{EINVAL, EIO, ENODEV, ENOMEM};
 use ferroce_tap::CaptureError;
-
-use super::SystemError;
 
 /// A `FERROCE_*` environment variable has an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

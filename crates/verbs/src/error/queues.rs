@@ -2,9 +2,8 @@
 
 use ferroce_proto::endpoint;
 use ferroce_proto::qp::{self, ServiceType, State};
+use ferroce_sys::Error as SystemError;
 use ferroce_sys::errno::{EINVAL, ENODEV, ENOMEM};
-
-use super::SystemError;
 
 /// Why there is no route for an address vector.
 #[derive(Debug, thiserror::Error)]

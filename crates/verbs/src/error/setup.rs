@@ -1,11 +1,10 @@
 //! The set-up exchange.
 
 use ferroce_proto::setup::SetupError;
+use ferroce_sys::Error as SystemError;
 use ferroce_sys::errno::{ECONNREFUSED, EINVAL, ENODEV, ETIMEDOUT};
 
-use super::{
-    CreateError, ModifyError, MulticastError, OpenError, RouteError, SystemError, WaitError,
-};
+use super::{CreateError, ModifyError, MulticastError, OpenError, RouteError, WaitError};
 
 /// Why a set-up exchange, or a call of its client or server, failed.
 #[derive(Debug, thiserror::Error)]
