@@ -57,7 +57,7 @@ impl Context {
     #[doc(alias = "ibv_open_device")]
     pub fn open(device: &Device, options: &Options) -> Result<Self, OpenError> {
         exit::register();
-        let (handle, events) = (Adapter::open(device, options)?, Arc::new(Events::new()?));
+        let (handle, events) = (Handle::open(device, options)?, Arc::new(Events::new()?));
         handle.adapter().port.state.subscribe(&events);
         Ok(Self { handle, events })
     }

@@ -7,7 +7,7 @@ use std::panic::catch_unwind;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::engine::Adapter;
+use crate::engine::shut_down_all;
 
 static DISABLED: AtomicBool = AtomicBool::new(false);
 static REGISTERED: Once = Once::new();
@@ -32,5 +32,5 @@ pub fn disable_handler() {
 /// Sends the pending messages of all devices of this process, passes on the packets of other processes, and completes the
 /// captures. No device works from then on.
 pub fn shut_down() {
-    Adapter::shut_down_all();
+    shut_down_all();
 }

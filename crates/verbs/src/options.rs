@@ -86,6 +86,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The number of shards.
+    pub(crate) fn shard_count(&self) -> usize {
+        usize::from(self.shards.unwrap_or(1).clamp(1, MAX_SHARDS))
+    }
+
     /// Returns the default options with those that the environment sets.
     ///
     /// | variable | option | value |

@@ -12,7 +12,7 @@ use ferroce_wire::number::Qpn;
 
 use crate::context::Context;
 use crate::device::Device;
-use crate::engine::{Adapter, CmEventHandler, Connections, MadTransport, Manager};
+use crate::engine::{Adapter, CmEventHandler, Connections, Handle, MadTransport, Manager};
 use crate::error::{CmError as Error, OpenError, RouteError};
 use crate::options::Options;
 
@@ -28,7 +28,7 @@ impl LocalLink {
     /// Opens a device, and returns the link of this address.
     pub(super) fn open(device: &Device, ip: IpAddr, options: &Options) -> Result<Self, Error> {
         // The cm_ids of a device share it and its asynchronous events; they have channels for their own events.
-        let context = Context::of(Adapter::open(device, options)?);
+        let context = Context::of(Handle::open(device, options)?);
         let index = context.adapter().port.link_of(ip);
         // The device does not listen on an address that was added after it was opened.
         let index = index

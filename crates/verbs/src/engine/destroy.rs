@@ -4,7 +4,6 @@
 //! waits for the end of the current pass and holds off the next one. After the call has returned, no thread is between
 //! looking up the object and using it, no completion of it is in flight, and no packet of it waits to be sent.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,14 +13,9 @@ use ferroce_proto::memory::Memory;
 use ferroce_sys::clock;
 
 use super::adapter::Adapter;
-use super::driver::Pass;
+use super::pass::{IN_PASS, Pass};
 use super::queue_pair::Core;
 use crate::time::now;
-
-thread_local! {
-    /// This thread is making a pass.
-    pub(super) static IN_PASS: Cell<bool> = const { Cell::new(false) };
-}
 
 // Memory that takes time has to be waited for before a QP is destroyed or reset: see `Endpoint::unfinished`.
 const _: () = assert!(!<&Registry as Memory>::CAN_PEND);

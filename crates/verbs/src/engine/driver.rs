@@ -1,60 +1,36 @@
-//! Drives a device: receiving, timers and transmission, in passes that one thread at a time makes.
-//!
-//! Threads that post, poll or wait make passes themselves; the device thread makes them when no other thread does. A
-//! thread that finds the device owned leaves a request for the owner and does not wait; see [`ferroce_sync::Owned`].
+//! Drives a device: receiving, timers and transmission. Which thread does is decided in [`super::pass`].
 
-#[cfg(test)]
-mod tests;
-
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ferroce_device::tuning::passes::{
-    MAX_PASSES_PER_POLL, MAX_PASSES_PER_WAKEUP, MAX_RX_BEFORE_TIMERS, PACKETS_PER_PASS,
-    PACKETS_PER_POST, ROUNDS_PER_POST,
-};
-use ferroce_device::{Device, TurnEnd};
+use ferroce_device::Device;
+use ferroce_device::tuning::passes::{MAX_RX_BEFORE_TIMERS, PACKETS_PER_PASS};
 use ferroce_links::faults::Faults;
 use ferroce_links::ring::RingReceiver;
 use ferroce_links::udp::TxBatch;
-use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
-use ferroce_sync::{Guard, MutexGuard, NEVER, Requests};
 use ferroce_sys::Uncancellable;
-use ferroce_sys::clock::{self, FastClock};
+use ferroce_sys::clock::FastClock;
 
-use super::adapter::Adapter;
-use super::destroy::IN_PASS;
+use super::data_path::DataPath;
 use super::port::Port;
-use super::queue_pair::{Core, Inner};
+use super::queue_pair::Core;
 use super::rx::Rx;
 use crate::drive::{Deferral, Links};
-use crate::event::EventKind;
-use crate::time::{self, now};
-
-/// Receive from the sockets.
-pub(super) const RX: Requests = Requests::bit(0);
-/// Receive packets that other processes have forwarded.
-pub(super) const MAILBOX: Requests = Requests::bit(1);
-/// Run expired timers.
-pub(super) const TIMERS: Requests = Requests::bit(2);
-/// Transmit queued packets.
-pub(super) const TX: Requests = Requests::bit(3);
 
 /// State that only the owner of the device uses.
 #[derive(Debug)]
 pub(crate) struct Driver {
     pub(super) rx: Rx,
     pub(super) tx: TxBatch,
-    pub(super) device: Device<Adapter>,
+    pub(super) device: Device<DataPath>,
     pub(super) rings: RingReceiver,
-    deferral: Deferral,
+    pub(super) deferral: Deferral,
     pub(super) clock: FastClock,
     /// The time after the last pass received.
     pub(super) now: Instant,
     /// When a polling thread last found something to do.
-    busy_at: Instant,
+    pub(super) busy_at: Instant,
 }
 
 impl Driver {
@@ -72,7 +48,7 @@ impl Driver {
     }
 
     /// Whether unblocked packets are left to send.
-    fn has_backlog(&self) -> bool {
+    pub(super) fn has_backlog(&self) -> bool {
         self.device.schedule.has_ready() && self.tx.blocked_route().is_none()
     }
 
@@ -85,60 +61,60 @@ impl Driver {
     /// Whether there may be anything for [`Driver::transmit_all`] to do. Most passes find packets or nothing, and have nothing to
     /// send.
     #[inline]
-    fn may_transmit(&self, adapter: &Adapter) -> bool {
+    pub(super) fn may_transmit(&self, data_path: &DataPath) -> bool {
         self.device.schedule.has_ready()
-            || adapter.posted.has_some()
+            || data_path.posted.has_some()
             || self.tx.is_in_use()
-            || adapter.outbox.queued() != self.tx.taken()
+            || data_path.outbox.queued() != self.tx.taken()
     }
 
     /// Called when the program makes a call.
-    fn called(&mut self) {
+    pub(super) fn called(&mut self) {
         if self.device.schedule.owes_acks() {
             self.deferral.in_time();
         }
     }
 
     /// Removes a destroyed QP.
-    pub(super) fn forget(&mut self, adapter: &Adapter, core: &Arc<Core>) {
+    pub(super) fn forget(&mut self, data_path: &DataPath, core: &Arc<Core>) {
         let mut inner = core.inner.lock();
         inner.peer_info = None;
-        self.tx.discard(&adapter.port.links, core.number);
+        self.tx.discard(&data_path.port.links, core.number);
         self.device.forget(core, &mut inner);
     }
 
     /// Transmits queued packets, about `most` of them, and returns whether there were any. The rest stays queued.
-    pub(super) fn transmit_all(&mut self, adapter: &Adapter, now: Instant, most: usize) -> bool {
-        self.device.transmit_all(&mut self.tx, adapter, now, most)
+    pub(super) fn transmit_all(&mut self, data_path: &DataPath, now: Instant, most: usize) -> bool {
+        self.device.transmit_all(&mut self.tx, data_path, now, most)
     }
 
     /// Sends the remaining packets of a QP. Returns false if a send buffer is full.
     pub(super) fn send_remaining(
         &mut self,
-        adapter: &Adapter,
+        data_path: &DataPath,
         core: &Arc<Core>,
         now: Instant,
     ) -> bool {
-        if !self.tx.flush(adapter) {
+        if !self.tx.flush(data_path) {
             return false;
         }
-        self.device.turn(&mut self.tx, adapter, core, &mut core.inner.lock(), now);
-        self.tx.flush(adapter)
+        self.device.turn(&mut self.tx, data_path, core, &mut core.inner.lock(), now);
+        self.tx.flush(data_path)
     }
 
     /// Receives, runs timers and transmits. Returns whether anything was received or sent, so that there may be more.
     ///
     /// With `defer`, ACKs of packets that completed something are deferred: the program is waiting for the completion,
     /// and its next post or poll sends them.
-    fn pass(&mut self, adapter: &Adapter, links: Links, defer: bool) -> bool {
+    pub(super) fn pass(&mut self, data_path: &DataPath, links: Links, defer: bool) -> bool {
         self.device.schedule.release_owed();
         self.rx.completed = false;
         self.rx.now = None;
-        let mut received = self.receive_all(adapter, links);
+        let mut received = self.receive_all(data_path, links);
         self.rx.received = received;
-        adapter.retry_forwarding();
+        data_path.retry_forwarding();
         if links == Links::All {
-            adapter.rx_passes.fetch_add(1, Ordering::Release);
+            data_path.rx_passes.fetch_add(1, Ordering::Release);
         }
         let mut now = match self.rx.now {
             Some(now) => now,
@@ -147,16 +123,16 @@ impl Driver {
         if self.device.next_timer().is_some_and(|time| time <= now) {
             let _guard = Uncancellable::new();
             // This thread may be late: the response may already be in the socket buffer.
-            self.receive_forwarded(adapter);
+            self.receive_forwarded(data_path);
             for _ in 0..MAX_RX_BEFORE_TIMERS {
-                if !self.receive_all(adapter, Links::All) {
+                if !self.receive_all(data_path, Links::All) {
                     break;
                 }
                 received = true;
             }
             now = self.read_clock();
             // Polling threads run timers as well: the device thread might never acquire the device between two polls.
-            self.rx.completed |= self.device.run_timers(adapter, now);
+            self.rx.completed |= self.device.run_timers(data_path, now);
         }
         let defer = defer && self.deferral.allows();
         if !(defer && self.rx.completed) {
@@ -166,333 +142,8 @@ impl Driver {
             }
         }
         self.now = now;
-        let sent = self.may_transmit(adapter) && self.transmit_all(adapter, now, PACKETS_PER_PASS);
+        let sent =
+            self.may_transmit(data_path) && self.transmit_all(data_path, now, PACKETS_PER_PASS);
         received || sent
-    }
-}
-
-/// What the passes of the device thread found.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ran {
-    /// Something was received or sent.
-    pub(super) busy: bool,
-    /// Packets were waiting in a socket.
-    pub(super) received: bool,
-}
-
-/// Ownership of the driver during passes. A panic makes the device fail: see [`EventKind::DeviceFatal`].
-pub(super) struct Pass<'a> {
-    adapter: &'a Adapter,
-    guard: Option<Guard<'a, Driver>>,
-    /// Whether the thread was panicking already: a destructor may make a pass during an unrelated panic.
-    panicking: bool,
-}
-
-impl<'a> Pass<'a> {
-    pub(super) fn new(adapter: &'a Adapter, guard: Guard<'a, Driver>) -> Self {
-        IN_PASS.set(true);
-        Self { adapter, guard: Some(guard), panicking: std::thread::panicking() }
-    }
-
-    /// Publishes when the device needs its next pass, for the device thread.
-    fn publish(&self) {
-        let driver: &Driver = self;
-        debug_assert!({
-            driver.device.check_invariants();
-            true
-        });
-        let signals = &self.adapter.signals;
-        let blocked = driver.tx.blocked_route();
-        signals.set_blocked(blocked.map(|route| (route.link, route.sender)));
-        signals.set_owes_acks(driver.device.schedule.owes_acks());
-        signals.set_timer(driver.device.next_timer().map_or(NEVER, Instant::as_nanos));
-        if let Some(tap) = self.adapter.tap() {
-            self.adapter.counters.capture_drops().store(tap.dropped(), Ordering::Relaxed);
-        }
-    }
-
-    /// Makes the device fail if one of its sockets is gone: the program has closed descriptors that are not its own.
-    fn check(&mut self) {
-        if self.rx.broken || self.tx.broken {
-            if let Some(guard) = self.guard.take() {
-                guard.fail();
-            }
-            self.adapter.fail("a socket was closed or replaced");
-        }
-    }
-
-    /// Ends the pass. Returns the requests that arrived in the meantime, with the pass to serve them.
-    fn release(mut self) -> Option<(Self, Requests)> {
-        self.publish();
-        self.check();
-        let (guard, requests) = self.guard.take()?.release().err()?;
-        self.guard = Some(guard);
-        Some((self, requests))
-    }
-
-    /// Ends the pass, and leaves remaining work to the device thread.
-    pub(super) fn hand_over(self) {
-        let adapter = self.adapter;
-        let (left, requests) = self.give_up();
-        if left {
-            adapter.signals.wake();
-        } else {
-            adapter.pass_on(requests);
-        }
-    }
-
-    /// Ends the pass of a polling thread, whatever is left to do. It polls again soon; if it does not, a dozing device
-    /// thread notices. Waking that thread would make it transmit while this one polls an owned device. Returns whether
-    /// packets are left to send.
-    fn leave(self) -> bool {
-        let adapter = self.adapter;
-        let (left, requests) = self.give_up();
-        adapter.pass_on(if left { requests.and(RX) } else { requests });
-        left
-    }
-
-    /// Ends the pass. Returns whether packets are left to send, and the requests that were not served.
-    fn give_up(mut self) -> (bool, Requests) {
-        self.publish();
-        let left = self.has_backlog();
-        self.check();
-        (left, self.guard.take().map_or(Requests::NONE, Guard::give_up))
-    }
-}
-
-impl Deref for Pass<'_> {
-    type Target = Driver;
-
-    fn deref(&self) -> &Driver {
-        match &self.guard {
-            Some(guard) => guard,
-            None => unreachable!("the guard is taken only when the pass ends"),
-        }
-    }
-}
-
-impl DerefMut for Pass<'_> {
-    fn deref_mut(&mut self) -> &mut Driver {
-        match &mut self.guard {
-            Some(guard) => guard,
-            None => unreachable!("the guard is taken only when the pass ends"),
-        }
-    }
-}
-
-impl Drop for Pass<'_> {
-    fn drop(&mut self) {
-        IN_PASS.set(false);
-        if std::thread::panicking() && !self.panicking {
-            // Ownership is never released after that.
-            self.guard = None;
-            self.adapter.fail("the engine panicked");
-        }
-    }
-}
-
-impl Adapter {
-    /// Reports the failure of the device to the program. No thread can own the driver any more.
-    fn fail(&self, reason: &str) {
-        tracing::error!(device = self.device.name(), reason, "device fatal");
-        self.report(&Reason::DeviceFailed);
-        self.port.state.raise(EventKind::DeviceFatal);
-        // The device thread may be asleep.
-        self.signals.wake();
-    }
-
-    /// Queues a QP for transmission and drives the device, or requests that from the thread that owns it.
-    pub(crate) fn kick(&self, core: &Arc<Core>) {
-        // Usually the device is free, and the queue that other threads use is not needed.
-        if let Some(guard) = self.driver.try_own() {
-            let mut pass = Pass::new(self, guard);
-            pass.device.schedule.push(Arc::clone(core));
-            self.transmit(pass, now());
-        } else {
-            self.posted.push(core, core.marks.queued());
-            self.drive();
-        }
-    }
-
-    /// As [`Adapter::kick`], for a QP that was just posted to and is still locked. A QP that sends through a ring
-    /// transmits at once, unless other QPs are queued.
-    pub(crate) fn kick_locked(&self, core: &Arc<Core>, mut inner: MutexGuard<'_, Inner>) {
-        let guard = inner.queue.is_some().then(|| self.driver.try_own()).flatten();
-        let Some(guard) = guard else {
-            drop(inner);
-            return self.kick(core);
-        };
-        let mut pass = Pass::new(self, guard);
-        let now = pass.read_clock();
-        let end = if pass.device.schedule.has_ready() {
-            TurnEnd::Over
-        } else {
-            let Driver { device, tx, .. } = &mut *pass;
-            device.turn(tx, self, core, &mut inner, now).1
-        };
-        drop(inner);
-        if end != TurnEnd::Done {
-            pass.device.schedule.push(Arc::clone(core));
-        }
-        self.transmit(pass, now);
-    }
-
-    /// Queues a QP for the next pass of any thread. For requests that need not be sent at once.
-    pub(crate) fn hold(&self, core: &Arc<Core>) {
-        self.posted.push(core, core.marks.queued());
-    }
-
-    /// Transmits everything that is queued, or requests that from the current owner.
-    ///
-    /// It never receives, because the caller may hold locks that packet handlers take.
-    pub(crate) fn drive(&self) {
-        if let Some(guard) = self.driver.own_or_request(TX) {
-            self.transmit(Pass::new(self, guard), now());
-        }
-    }
-
-    /// Transmits everything that is queued, for a posting thread.
-    fn transmit(&self, mut pass: Pass<'_>, mut now: Instant) {
-        pass.called();
-        let mut left = Requests::NONE;
-        for _ in 0..ROUNDS_PER_POST {
-            pass.device.schedule.take_posted(&self.posted);
-            // ACKs follow the data, in the same system call.
-            pass.device.schedule.release_owed();
-            if pass.may_transmit(self) {
-                pass.transmit_all(self, now, PACKETS_PER_POST);
-            }
-            self.polling.called(now.as_nanos());
-            if pass.has_backlog() {
-                break;
-            }
-            let Some((next, requests)) = pass.release() else {
-                self.pass_on(left.without(TX));
-                return;
-            };
-            pass = next;
-            left = left.and(requests);
-            now = time::now();
-        }
-        self.pass_on(left);
-        pass.hand_over();
-    }
-
-    /// Leaves requests to the device thread. All but TX are its own, and if it dozes, it checks again soon: waking it
-    /// would only preempt the polling program.
-    fn pass_on(&self, requests: Requests) {
-        if requests.intersects(TX) || !requests.is_empty() && !self.signals.looks_soon() {
-            self.signals.wake();
-        }
-    }
-
-    /// Polls the CQ with this ID: makes a pass, unless another thread owns the device. A program that has armed the CQ
-    /// (`sleeps`) polls once more and then blocks, so the device thread must keep watching the sockets.
-    pub(crate) fn poll(&self, cq: u64, sleeps: bool) {
-        if !sleeps {
-            self.signals.polled();
-        }
-        if self.polling.makes_pass(cq, clock::now) {
-            self.make_pass();
-        }
-    }
-
-    /// Makes a pass for a spinning thread: it will make another soon, so the device thread may leave the sockets to it.
-    pub(crate) fn spin_pass(&self) -> bool {
-        self.signals.polled();
-        self.make_pass()
-    }
-
-    /// Makes a pass for a thread that waits for a completion, unless another thread owns the device. Returns whether
-    /// packets are left to send, so that the thread should make another pass before it sleeps.
-    pub(crate) fn make_pass(&self) -> bool {
-        if self.is_awaited() {
-            // Otherwise the thread that destroys an object would never find the device free between two polls.
-            std::thread::yield_now();
-        }
-        let Some(guard) = self.driver.try_own() else { return false };
-        let mut pass = Pass::new(self, guard);
-        pass.called();
-        let defer = self.signals.looks_soon();
-        let mut busy = false;
-        for _ in 0..MAX_PASSES_PER_POLL {
-            busy |= pass.pass(self, Links::Lively, defer);
-            if !pass.has_backlog() {
-                break;
-            }
-        }
-        if busy {
-            pass.busy_at = pass.now;
-        }
-        let idle = pass.now.since(pass.busy_at).as_nanos() as u64;
-        let yields = self.polling.passed(pass.now.as_nanos(), busy, idle);
-        if !pass.has_backlog() {
-            let Some((next, requests)) = pass.release() else {
-                if yields {
-                    let before = clock::now();
-                    std::thread::yield_now();
-                    self.polling.resumed(before, clock::now());
-                }
-                return false;
-            };
-            pass = next;
-            // The device thread would keep requesting passes until the event that woke it is handled.
-            pass.serve(self, requests);
-        }
-        pass.leave()
-    }
-
-    /// Makes passes for the device thread until there is nothing left to do. Returns what they found, or `None` if
-    /// another thread owns the device and will make another pass.
-    pub(super) fn run(&self, mailboxes: bool, links: Links) -> Option<Ran> {
-        let requests = if mailboxes { RX.and(TIMERS).and(MAILBOX) } else { RX.and(TIMERS) };
-        let mut pass = Pass::new(self, self.driver.own_or_request(requests)?);
-        #[cfg(test)]
-        assert!(!self.panics.load(Ordering::Relaxed), "panic requested by a test");
-        if pass.device.schedule.owes_acks() {
-            pass.deferral.late();
-        }
-        let mut ran = Ran::default();
-        if mailboxes {
-            pass.receive_forwarded(self);
-        }
-        // Bounded, so that a request to stop is noticed under load.
-        for _ in 0..MAX_PASSES_PER_WAKEUP {
-            ran.busy |= pass.pass(self, links, false);
-            ran.received |= pass.rx.received;
-            if self.is_awaited() {
-                break;
-            }
-            // Packets that arrive later wake the thread, so a pass that checks for them would be wasted.
-            if pass.rx.more || pass.has_backlog() {
-                continue;
-            }
-            let Some((next, requests)) = pass.release() else { return Some(ran) };
-            pass = next;
-            pass.serve(self, requests);
-            ran.busy = true;
-        }
-        pass.hand_over();
-        Some(ran)
-    }
-
-    /// Whether a thread waits for the end of the pass. That thread drives the device afterwards.
-    pub(super) fn is_awaited(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
-    }
-}
-
-impl Driver {
-    /// Serves requests of other threads: by a pass, or by transmission alone if only TX was requested.
-    fn serve(&mut self, adapter: &Adapter, requests: Requests) {
-        if requests.intersects(MAILBOX) {
-            self.receive_forwarded(adapter);
-        }
-        if requests.intersects(RX.and(TIMERS).and(MAILBOX)) {
-            self.pass(adapter, Links::All, false);
-        } else {
-            self.device.schedule.release_owed();
-            self.transmit_all(adapter, now(), PACKETS_PER_PASS);
-        }
     }
 }

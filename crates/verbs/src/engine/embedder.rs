@@ -16,13 +16,13 @@ use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::opcode::Operation;
 use ferroce_wire::udp_headers::Headers;
 
-use super::adapter::Adapter;
 use super::counters::{count, count_error};
+use super::data_path::DataPath;
 use super::port::open_sender;
 use super::qp_stats::Class;
 use super::queue_pair::Inner;
 
-impl Embedder for Adapter {
+impl Embedder for DataPath {
     #[inline]
     fn addresses(&self) -> &Addresses {
         &self.port.links

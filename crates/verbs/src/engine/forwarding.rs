@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use ferroce_links::udp::{Forwarded, Retried};
 use ferroce_sys::{Recipient, RxInfo};
 
-use super::adapter::Adapter;
 use super::counters::count;
+use super::data_path::DataPath;
 
-impl Adapter {
+impl DataPath {
     /// Forwards packets to their owner, now or later. Returns whether an owner exists.
     pub(crate) fn forward(
         &self,

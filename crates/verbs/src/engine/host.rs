@@ -22,13 +22,13 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::transport::{Aeth, Bth};
 
-use super::adapter::{Adapter, Tables};
 use super::counters::count;
+use super::data_path::{DataPath, Tables};
 use super::queue_pair::{Core, Inner, RecvQueue};
 use crate::cq;
 use crate::event::{AsyncEvent, Source};
 
-impl Host for Adapter {
+impl Host for DataPath {
     type Handle = Arc<Core>;
     type State = Inner;
     type Route = Route;
@@ -104,7 +104,7 @@ impl Host for Adapter {
     }
 
     fn handle_management(&self, received: &ReceivedPacket<'_>) -> bool {
-        self.management.handle(self.mads(), *received.local, received)
+        self.management.handle(self, *received.local, received)
     }
 
     fn members(&self, group: Gid) -> Vec<Arc<Core>> {

@@ -1,21 +1,20 @@
-//! Sending and forwarding management datagrams: what management needs from the device.
+//! Queueing and forwarding management datagrams: what management needs from the device.
 
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 
 use ferroce_links::route::Route;
 use ferroce_links::udp::Addresses;
 use ferroce_proto::qp::PathMtu;
-use ferroce_sys::{Recipient, RxInfo, clock};
+use ferroce_sys::{Recipient, RxInfo};
 use ferroce_wire::address::Gid;
 
-use super::adapter::Adapter;
 use super::counters::count;
+use super::data_path::DataPath;
 use super::management::MadTransport;
-use crate::drive::Links;
 use crate::error::RouteError;
 
-impl MadTransport for Adapter {
+/// Within a pass: what is queued is sent at its end.
+impl MadTransport for DataPath {
     fn addresses(&self) -> &Addresses {
         &self.port.links
     }
@@ -34,7 +33,6 @@ impl MadTransport for Adapter {
 
     fn send_packet(&self, route: Route, packet: Box<[u8]>) {
         self.outbox.push(route, packet);
-        self.drive();
     }
 
     fn forward(&self, local: SocketAddr, to: Recipient, info: &RxInfo, packet: &[u8]) -> bool {
@@ -51,33 +49,5 @@ impl MadTransport for Adapter {
 
     fn wake_thread(&self) {
         self.signals.wake();
-    }
-}
-
-impl Adapter {
-    /// The part of the device that management may use.
-    pub(crate) fn mads(&self) -> &dyn MadTransport {
-        self
-    }
-
-    /// Waits until all management datagrams have been sent, so that a process can exit right after sending them. One to
-    /// another process of this host may have been steered to our own socket, so the sockets are read as well and such
-    /// packets are forwarded.
-    ///
-    /// Takes at most 100 ms: a network that accepts no packets is not waited for. The caller must not hold a lock.
-    pub(crate) fn flush(&self) {
-        const LONGEST: u64 = 100_000_000;
-        let until = clock::now() + LONGEST;
-        let wait = |is_reached: &dyn Fn() -> bool| {
-            while !is_reached() && clock::now() < until {
-                self.run(false, Links::All);
-                std::thread::yield_now();
-            }
-        };
-        let queued = self.outbox.queued();
-        wait(&|| self.outbox.has_sent(queued));
-        // A pass may already have been in progress.
-        let passes = self.rx_passes.load(Ordering::Acquire) + 2;
-        wait(&|| self.rx_passes.load(Ordering::Acquire) >= passes);
     }
 }

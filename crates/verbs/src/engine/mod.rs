@@ -1,34 +1,43 @@
 //! The engine of a device: receives and sends packets and runs timers.
 //!
+//! `data_path` has what packets need; `adapter` adds which thread drives it. No files use each other in a circle.
+//!
 //! | file | role |
 //! |---|---|
-//! | `adapter` | an open device, or a shard of it: its identity and its parts |
-//! | `shards` | the shards of a device, for processes that use more than one core |
 //! | `port` | opens its addresses with their sockets; its multicast groups |
 //! | `port_state` | whether its interface is up, and the async events about that |
 //! | `groups` | multicast groups |
 //! | `queue_pair` | a QP as the engine sees it |
+//! | `data_path` | what the packets of a device, or of a shard of it, need |
+//! | `routes` | the routes of packets |
 //! | `host` | what the device core needs: memory, QPs, CQs, events, routes, rings |
 //! | `embedder` | what the links need: addresses, counters, captures |
-//! | `driver` | what drives the device: passes, and which thread makes them |
+//! | `driver` | receives, runs timers and transmits |
 //! | `rx` | which sockets and rings a pass reads; captures of what was received |
 //! | `refusals` | what becomes of packets that are dropped |
 //! | `outbox` | packets that belong to no QP |
-//! | `destroy` | destroying objects between two passes |
 //! | `forwarding` | counts packets that are forwarded to another process |
-//! | `mad` | what management needs: addresses, sending, forwarding |
+//! | `mad` | what management needs: addresses, queueing, forwarding |
 //! | `management` | management datagrams: the connection manager and the set-up exchange |
-//! | `unreachable` | peers whose UDP port is closed |
-//! | `thread` | the device thread: progress while no program polls |
-//! | `watches` | the descriptors that the device thread waits for |
-//! | `wait` | waiting for packets in the thread that waits for their completions |
-//! | `pause` | halting the device thread, to count instructions |
 //! | `counters` | the counters of a device, published for other processes |
 //! | `qp_stats` | what a QP publishes |
 //! | `hw_counters` | the same counters in the files that `ferroce run` provides |
+//! | `adapter` | an open device, or a shard of it: its data path, and which thread drives it |
+//! | `pass` | who drives the device: passes, and which thread makes them |
+//! | `destroy` | destroying objects between two passes |
+//! | `mad_send` | management datagrams of threads that need not own the device |
+//! | `unreachable` | peers whose UDP port is closed |
+//! | `wait` | waiting for packets in the thread that waits for their completions |
+//! | `thread` | the device thread: progress while no program polls |
+//! | `watches` | the descriptors that the device thread waits for |
+//! | `pause` | where the device thread halts |
+//! | `shards` | the open devices of the process with their shards and threads |
+//! | `shard_set` | the shards of the QPs that use a CQ or a channel |
+//! | `paused_thread` | halting the device thread, to count instructions |
 
 mod adapter;
 mod counters;
+mod data_path;
 mod destroy;
 mod driver;
 mod embedder;
@@ -37,15 +46,20 @@ mod groups;
 mod host;
 mod hw_counters;
 mod mad;
+mod mad_send;
 mod management;
 mod outbox;
+mod pass;
 mod pause;
+mod paused_thread;
 mod port;
 mod port_state;
 mod qp_stats;
 mod queue_pair;
 mod refusals;
+mod routes;
 mod rx;
+mod shard_set;
 mod shards;
 #[cfg(test)]
 #[path = "../../tests/support/mod.rs"]
@@ -62,8 +76,9 @@ pub(crate) use management::{
     CmEventHandler, Connections, LEDGER_RECORD_LEN, MANAGEMENT, MadTransport, Manager, QUEUE_KEY,
     parse_ledger_record,
 };
-pub use pause::PausedThread;
+pub use paused_thread::PausedThread;
 pub(crate) use qp_stats::{Belongs, QpStats};
 pub(crate) use queue_pair::{Core, Inner, RecvQueue};
-pub(crate) use shards::{Handle, ShardSet};
+pub(crate) use shard_set::ShardSet;
+pub(crate) use shards::{Handle, shut_down_all};
 pub use wait::Leading;

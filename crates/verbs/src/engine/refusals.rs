@@ -5,12 +5,12 @@ use ferroce_proto::qp::State;
 use ferroce_proto::reason::Reason;
 use ferroce_wire::transport::Bth;
 
-use super::adapter::Adapter;
 use super::counters::count;
+use super::data_path::DataPath;
 use super::queue_pair::{Core, Inner};
 use crate::report;
 
-impl Adapter {
+impl DataPath {
     /// Counts a packet that was dropped, and reports why. Only requests for QPs that do not exist are reported: a response may
     /// be late.
     #[cold]
@@ -74,7 +74,7 @@ impl Adapter {
         Some(text)
     }
 
-    /// As [`Adapter::report`], for a packet.
+    /// As [`DataPath::report`], for a packet.
     #[cold]
     fn report_packet(&self, reason: &Reason, packet: &Bth) {
         if let Some(text) = self.report(reason) {

@@ -13,8 +13,8 @@ use ferroce_proto::time::Instant;
 use ferroce_sys::{ReceiveBatch, Uncancellable};
 use ferroce_tap::{Owner, PacketMetadata};
 
-use super::adapter::Adapter;
 use super::counters::count_error;
+use super::data_path::DataPath;
 use super::driver::Driver;
 use super::queue_pair::Inner;
 use crate::drive::{LinkReads, Links};
@@ -55,7 +55,7 @@ impl Rx {
 
 impl Driver {
     /// Receives and returns whether anything arrived.
-    pub(super) fn receive_all(&mut self, adapter: &Adapter, links: Links) -> bool {
+    pub(super) fn receive_all(&mut self, adapter: &DataPath, links: Links) -> bool {
         let mut some = false;
         self.rx.more = false;
         if links == Links::Lively && self.rx.reads.rings_are_active() {
@@ -96,7 +96,7 @@ impl Driver {
     }
 
     /// Receives packets that other processes forwarded to this one.
-    pub(super) fn receive_forwarded(&mut self, adapter: &Adapter) {
+    pub(super) fn receive_forwarded(&mut self, adapter: &DataPath) {
         adapter.management.connections.set_forwarded(true);
         for link in &adapter.port.links {
             while link.slot.receive(&mut self.rx.batch).is_ok_and(|count| count > 0) {
@@ -109,7 +109,7 @@ impl Driver {
     }
 
     /// Receives from all rings. Returns whether there were packets.
-    fn receive_from_rings(&mut self, adapter: &Adapter) -> bool {
+    fn receive_from_rings(&mut self, adapter: &DataPath) -> bool {
         let Self { rx, rings, device, clock, .. } = self;
         let received = rings.receive(device, adapter, &mut rx.datagrams, clock);
         rx.more |= received.more;
@@ -121,7 +121,7 @@ impl Driver {
     }
 
     /// Handles the datagrams of the batch.
-    fn dispatch(&mut self, adapter: &Adapter, local: SocketAddr) {
+    fn dispatch(&mut self, adapter: &DataPath, local: SocketAddr) {
         let _guard = Uncancellable::new();
         let now = now();
         let Self { rx, device, .. } = self;
@@ -133,7 +133,7 @@ impl Driver {
     }
 }
 
-impl Adapter {
+impl DataPath {
     /// Captures a packet, with the work request that it responds to. Returns whether there is a capture.
     #[inline]
     pub(super) fn record(&self, received: &ReceivedPacket<'_>, inner: Option<&Inner>) -> bool {

@@ -9,18 +9,20 @@
 //! a thread that polls a CQ then drives one shard, and threads with CQs of their own do not compete. A shard is opened when
 //! the first QP needs it.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
 
-use ferroce_sys::signal;
+use ferroce_sys::{clock, signal};
 use ferroce_wire::number::Qpn;
 
 use super::adapter::Adapter;
+use super::data_path::DataPath;
 use super::queue_pair::Core;
 use super::thread;
+use crate::device::Device;
 use crate::error::OpenError;
-use crate::options::{MAX_SHARDS, Options};
+use crate::options::Options;
 use crate::sync::lock;
 
 /// An open device: its threads stop when this is dropped.
@@ -40,21 +42,67 @@ struct Shard {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Options {
-    /// The number of shards.
-    pub(super) fn shard_count(&self) -> usize {
-        usize::from(self.shards.unwrap_or(1).clamp(1, MAX_SHARDS))
+/// A shard of a device that is open in this process.
+struct OpenShard {
+    process: u32,
+    adapter: Weak<Adapter>,
+    /// The device, for its first shard.
+    handle: Weak<Handle>,
+}
+
+/// The shards of all devices that are open in this process. A forked child has none: the sockets and the thread belong to its
+/// parent.
+static OPEN: Mutex<Vec<OpenShard>> = Mutex::new(Vec::new());
+
+/// Shuts down all devices before the process exits: sends queued messages and forwards packets of other processes,
+/// as closing the devices would. Bounded in time, because a process that exits in the middle of a call may hold a
+/// lock that is never released.
+pub(crate) fn shut_down_all() {
+    const LONGEST: u64 = thread::DISCONNECT_TIMEOUT + 200_000_000;
+    let process = std::process::id();
+    let Ok(open) = OPEN.try_lock() else { return };
+    let ours = open.iter().filter(|shard| shard.process == process);
+    let adapters: Vec<_> = ours.filter_map(|shard| shard.adapter.upgrade()).collect();
+    drop(open);
+    adapters.iter().for_each(|adapter| adapter.signals.stop());
+    let until = clock::now() + LONGEST;
+    while !adapters.iter().all(|adapter| adapter.signals.has_stopped()) && clock::now() < until {
+        std::thread::yield_now();
     }
+    // Dropping the last reference would close sockets that the program may still use.
+    adapters.into_iter().for_each(std::mem::forget);
+    // Writing captures to a disk may take longer than sending.
+    ferroce_tap::finish_all(clock::now() + 2_000_000_000);
 }
 
 impl Handle {
-    pub(super) fn start(adapter: Arc<Adapter>) -> Result<Arc<Self>, OpenError> {
+    /// The device as this process has it, opened now if it was not. The thread ends with the last handle.
+    pub(crate) fn open(device: &Device, options: &Options) -> Result<Arc<Self>, OpenError> {
+        let process = std::process::id();
+        let mut open = lock(&OPEN);
+        open.retain(|shard| shard.process == process && shard.adapter.strong_count() > 0);
+        let is_same = |shard: &&OpenShard| {
+            let is_same = |adapter: Arc<Adapter>| {
+                adapter.device.name() == device.name() && adapter.options == *options
+            };
+            shard.adapter.upgrade().is_some_and(is_same)
+        };
+        if let Some(handle) = open.iter().filter(is_same).find_map(|shard| shard.handle.upgrade()) {
+            return Ok(handle);
+        }
+        let adapter = Arc::new(Adapter::new(DataPath::open(device.clone(), options.clone())?));
+        tracing::info!(device = device.name(), slot = adapter.tables.slot(), "device opened");
+        let handle = Self::start(Arc::clone(&adapter))?;
+        let (adapter, weak) = (Arc::downgrade(&adapter), Arc::downgrade(&handle));
+        open.push(OpenShard { process, adapter, handle: weak });
+        Ok(handle)
+    }
+
+    fn start(adapter: Arc<Adapter>) -> Result<Arc<Self>, OpenError> {
         let more = (1..adapter.options.shard_count()).map(|_| OnceLock::new()).collect();
         let first = Shard::start(adapter)?;
         let process = std::process::id();
-        let handle = Arc::new(Self { first, more, next: AtomicUsize::new(0), process });
-        handle.first.adapter.set_handle(&handle);
-        Ok(handle)
+        Ok(Arc::new(Self { first, more, next: AtomicUsize::new(0), process }))
     }
 
     /// The first shard: it has the connection manager.
@@ -81,8 +129,8 @@ impl Handle {
         let Some(place) = index.checked_sub(1).and_then(|index| self.more.get(index)) else {
             return 0;
         };
-        let open = || match Adapter::open_shard(&self.first.adapter, index as u8) {
-            Ok(adapter) => Shard::start(adapter).ok(),
+        let open = || match Shard::open(&self.first.adapter, index as u8) {
+            Ok(shard) => Some(shard),
             Err(error) => {
                 tracing::info!(shard = index, %error, "shard not opened");
                 None
@@ -115,6 +163,15 @@ impl Drop for Handle {
 }
 
 impl Shard {
+    /// Opens a further shard of a device.
+    fn open(first: &Adapter, shard: u8) -> Result<Self, OpenError> {
+        let adapter = Arc::new(Adapter::new(DataPath::open_shard(first, shard)?));
+        tracing::info!(shard, slot = adapter.tables.slot(), "shard opened");
+        let weak = Arc::downgrade(&adapter);
+        lock(&OPEN).push(OpenShard { process: first.process, adapter: weak, handle: Weak::new() });
+        Self::start(adapter)
+    }
+
     fn start(adapter: Arc<Adapter>) -> Result<Self, OpenError> {
         let worker = Arc::clone(&adapter);
         let name = match adapter.shard {
@@ -134,55 +191,5 @@ impl Shard {
         {
             let _ = thread.join();
         }
-    }
-}
-
-/// The shards of the QPs that use a CQ or a channel.
-#[derive(Debug, Default)]
-pub(crate) struct ShardSet(AtomicU32);
-
-const _: () = assert!(MAX_SHARDS as u32 <= u32::BITS);
-
-impl ShardSet {
-    pub(crate) fn add(&self, shard: u8) {
-        self.0.fetch_or(1 << shard, Ordering::Relaxed);
-    }
-
-    /// The first of them; `None` if there is none yet.
-    pub(crate) fn first(&self) -> Option<u8> {
-        let set = self.0.load(Ordering::Relaxed);
-        (set != 0).then(|| set.trailing_zeros() as u8)
-    }
-
-    /// All of them; the first shard if there is none yet.
-    #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = u8> + use<> {
-        let mut left = self.0.load(Ordering::Relaxed).max(1);
-        std::iter::from_fn(move || {
-            let next = (left != 0).then(|| left.trailing_zeros() as u8)?;
-            left &= left - 1;
-            Some(next)
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_set_lists_its_shards_in_order() {
-        let set = ShardSet::default();
-        assert_eq!((set.first(), set.iter().collect::<Vec<_>>()), (None, vec![0]));
-        set.add(5);
-        set.add(2);
-        assert_eq!((set.first(), set.iter().collect::<Vec<_>>()), (Some(2), vec![2, 5]));
-    }
-
-    #[test]
-    fn the_number_of_shards_is_bounded() {
-        let with = |shards| Options { shards, ..Options::default() }.shard_count();
-        assert_eq!((with(None), with(Some(0)), with(Some(3))), (1, 1, 3));
-        assert_eq!(with(Some(200)), usize::from(MAX_SHARDS));
     }
 }

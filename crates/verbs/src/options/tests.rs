@@ -31,3 +31,10 @@ fn an_invalid_value_is_named_with_what_is_allowed() {
     assert!(text.starts_with("FERROCE_FAULTS=\"weather=1%\" is invalid: "), "{text}");
     assert!(text.contains("loss=1%,duplication=0.5%"), "{text}");
 }
+
+#[test]
+fn the_number_of_shards_is_bounded() {
+    let with = |shards| Options { shards, ..Options::default() }.shard_count();
+    assert_eq!((with(None), with(Some(0)), with(Some(3))), (1, 1, 3));
+    assert_eq!(with(Some(200)), usize::from(MAX_SHARDS));
+}
