@@ -5,12 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use ferroce_device::Objects;
-use ferroce_links::embedder::Embedder as _;
 use ferroce_links::ring::Rings;
-use ferroce_links::route::Route;
 use ferroce_links::udp::Forwarding;
 use ferroce_memory::Registry;
-use ferroce_proto::time::Instant;
 use ferroce_sync::{PostedQueue, Signals};
 use ferroce_sys::{Event, Socket, random};
 use ferroce_tap::Tap;
@@ -20,7 +17,7 @@ use super::counters::Counters;
 use super::management::Management;
 use super::outbox::Outbox;
 use super::port::Port;
-use super::queue_pair::{Core, Inner, RecvQueue};
+use super::queue_pair::{Core, RecvQueue};
 use crate::device::Device;
 use crate::error::{CreateError, OpenError};
 use crate::event::Events;
@@ -143,11 +140,6 @@ impl DataPath {
         self.tables.new_number(random::number).ok_or(CreateError::NoQueueNumbers)
     }
 
-    /// Publishes what a QP has to report to the program.
-    pub(crate) fn publish(&self, core: &Arc<Core>, inner: &mut Inner, now: Instant) {
-        ferroce_device::publish(self, core, inner, now);
-    }
-
     /// The capture of the device, while its packets are recorded.
     #[inline]
     pub(crate) fn tap(&self) -> Option<&Tap> {
@@ -175,11 +167,6 @@ impl DataPath {
         let ipv4 = links.get(usize::from(link)).is_some_and(|link| link.address.is_ipv4());
         let family = gids.iter().position(|entry| entry.address.is_ipv4() == ipv4);
         family.and_then(|index| u8::try_from(index).ok()).unwrap_or(0)
-    }
-
-    /// Returns the route with the source port of packets between these two QPs.
-    pub(crate) fn with_sender(&self, route: Route, local: Qpn, remote: Qpn) -> Route {
-        self.port.links.with_sender(route, (local, remote), |address| self.open_sender(address))
     }
 
     /// Adds an address that the device sends from to its captures.

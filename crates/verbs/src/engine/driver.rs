@@ -1,22 +1,52 @@
-//! Drives a device: receiving, timers and transmission. Which thread does is decided in [`super::pass`].
+//! What only the owner of a device uses: the device core, and the state of its links.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use ferroce_device::Device;
-use ferroce_device::tuning::passes::{MAX_RX_BEFORE_TIMERS, PACKETS_PER_PASS};
 use ferroce_links::faults::Faults;
 use ferroce_links::ring::RingReceiver;
-use ferroce_links::udp::TxBatch;
+use ferroce_links::udp::{Address, DatagramReceiver, TxBatch};
 use ferroce_proto::time::Instant;
-use ferroce_sys::Uncancellable;
+use ferroce_sys::ReceiveBatch;
 use ferroce_sys::clock::FastClock;
 
 use super::data_path::DataPath;
 use super::port::Port;
 use super::queue_pair::Core;
-use super::rx::Rx;
-use crate::drive::{Deferral, Links};
+use crate::drive::{Deferral, LinkReads};
+
+/// The state of receiving.
+#[derive(Debug)]
+pub(super) struct Rx {
+    pub(super) batch: ReceiveBatch,
+    pub(super) reads: LinkReads,
+    pub(super) datagrams: DatagramReceiver,
+    /// The last pass found packets in a socket.
+    pub(super) received: bool,
+    /// A socket may have more packets than were received.
+    pub(super) more: bool,
+    /// The time of the last packets, if there were few: not much later than now.
+    pub(super) now: Option<Instant>,
+    /// Completions were published since this was last reset.
+    pub(super) completed: bool,
+    /// A socket is gone.
+    pub(super) broken: bool,
+}
+
+impl Rx {
+    fn new(links: &[Address], faults: Option<Faults>) -> Self {
+        Self {
+            batch: ReceiveBatch::for_socket(&links[0].receiver),
+            reads: LinkReads::new(links.len()),
+            datagrams: DatagramReceiver::new(faults),
+            received: false,
+            more: false,
+            now: None,
+            completed: false,
+            broken: false,
+        }
+    }
+}
 
 /// State that only the owner of the device uses.
 #[derive(Debug)]
@@ -100,50 +130,5 @@ impl Driver {
         }
         self.device.turn(&mut self.tx, data_path, core, &mut core.inner.lock(), now);
         self.tx.flush(data_path)
-    }
-
-    /// Receives, runs timers and transmits. Returns whether anything was received or sent, so that there may be more.
-    ///
-    /// With `defer`, ACKs of packets that completed something are deferred: the program is waiting for the completion,
-    /// and its next post or poll sends them.
-    pub(super) fn pass(&mut self, data_path: &DataPath, links: Links, defer: bool) -> bool {
-        self.device.schedule.release_owed();
-        self.rx.completed = false;
-        self.rx.now = None;
-        let mut received = self.receive_all(data_path, links);
-        self.rx.received = received;
-        data_path.retry_forwarding();
-        if links == Links::All {
-            data_path.rx_passes.fetch_add(1, Ordering::Release);
-        }
-        let mut now = match self.rx.now {
-            Some(now) => now,
-            None => self.read_clock(),
-        };
-        if self.device.next_timer().is_some_and(|time| time <= now) {
-            let _guard = Uncancellable::new();
-            // This thread may be late: the response may already be in the socket buffer.
-            self.receive_forwarded(data_path);
-            for _ in 0..MAX_RX_BEFORE_TIMERS {
-                if !self.receive_all(data_path, Links::All) {
-                    break;
-                }
-                received = true;
-            }
-            now = self.read_clock();
-            // Polling threads run timers as well: the device thread might never acquire the device between two polls.
-            self.rx.completed |= self.device.run_timers(data_path, now);
-        }
-        let defer = defer && self.deferral.allows();
-        if !(defer && self.rx.completed) {
-            self.device.schedule.release_owed();
-            if self.rx.completed {
-                self.deferral.sent_at_once();
-            }
-        }
-        self.now = now;
-        let sent =
-            self.may_transmit(data_path) && self.transmit_all(data_path, now, PACKETS_PER_PASS);
-        received || sent
     }
 }

@@ -7,12 +7,14 @@ use ferroce_device::destination;
 use ferroce_links::embedder::Embedder;
 use ferroce_links::packet::{SentPacket, Traffic};
 use ferroce_links::ring::Rings;
+use ferroce_links::route::Route;
 use ferroce_links::udp::Addresses;
 use ferroce_memory::Registry;
 use ferroce_proto::time::Instant;
 use ferroce_sys::{Error, Recipient, RxInfo, Socket, record_header};
 use ferroce_tap::{Owner, PacketMetadata};
 use ferroce_wire::icrc::hidden::Identification;
+use ferroce_wire::number::Qpn;
 use ferroce_wire::opcode::Operation;
 use ferroce_wire::udp_headers::Headers;
 
@@ -123,5 +125,12 @@ impl Embedder for DataPath {
 
     fn forward(&self, local: SocketAddr, to: Recipient, info: &RxInfo, data: &[u8]) {
         Self::forward(self, local, to, info, data);
+    }
+}
+
+impl DataPath {
+    /// Returns the route with the source port of packets between these two QPs.
+    pub(crate) fn with_sender(&self, route: Route, local: Qpn, remote: Qpn) -> Route {
+        self.port.links.with_sender(route, (local, remote), |address| self.open_sender(address))
     }
 }

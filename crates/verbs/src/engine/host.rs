@@ -18,6 +18,7 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::work::Completion;
 use ferroce_stat::layout::SharedReceiveQueue;
 use ferroce_sync::PostedQueue;
+use ferroce_tap::{Owner, PacketMetadata};
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::transport::{Aeth, Bth};
@@ -73,14 +74,30 @@ impl Host for DataPath {
         inner.stats.sent(bth, aeth, payload, packets);
     }
 
+    /// A peer on this host may use another of our addresses: the kernel accepts packets from these addresses from no other host.
     #[inline]
     fn is_peer(&self, inner: &Inner, source: IpAddr) -> bool {
-        Self::is_peer(self, inner, source)
+        let peer = inner.route.as_ref().map(|route| route.destination.ip());
+        let is_ours = |ip: IpAddr| self.port.links.has_address(ip);
+        peer == Some(source) || peer.is_some_and(is_ours) && is_ours(source)
     }
 
     #[inline]
     fn record(&self, received: &ReceivedPacket<'_>, inner: Option<&Inner>) -> bool {
-        Self::record(self, received, inner)
+        let tap = self.tap();
+        if let Some(tap) = tap {
+            let answer = received.packet.bth.opcode.info().is_some_and(|info| !info.request);
+            let asked = inner.filter(|_| answer);
+            let owner = Owner {
+                queue_pair: received.packet.bth.destination,
+                work: asked.and_then(|inner| inner.endpoint.work_of(&received.packet.bth)),
+            };
+            let ReceivedPacket { headers, info, identification, .. } = *received;
+            let metadata =
+                PacketMetadata::received(*headers, info.tos, info.hop_limit, identification, owner);
+            tap.record(&metadata, received.bytes);
+        }
+        tap.is_some()
     }
 
     fn set_captured(&self, inner: &mut Inner, packet: Option<&Bth>) {
@@ -229,5 +246,12 @@ impl Host for DataPath {
     #[inline]
     fn resume_queues(&self, resume: impl FnMut(u64, usize) -> bool) {
         self.rings.resume(resume);
+    }
+}
+
+impl DataPath {
+    /// Publishes what a QP has to report to the program.
+    pub(crate) fn publish(&self, core: &Arc<Core>, inner: &mut Inner, now: Instant) {
+        ferroce_device::publish(self, core, inner, now);
     }
 }

@@ -1,38 +1,38 @@
 //! The engine of a device: receives and sends packets and runs timers.
 //!
-//! `data_path` has what packets need; `adapter` adds which thread drives it. No files use each other in a circle.
+//! `data_path` has what packets need; `adapter` adds which thread drives it. Each file uses only files above it in the table.
 //!
 //! | file | role |
 //! |---|---|
-//! | `port` | opens its addresses with their sockets; its multicast groups |
+//! | `counters` | the counters of a device, published for other processes |
+//! | `hw_counters` | the same counters in the files that `ferroce run` provides |
+//! | `qp_stats` | what a QP publishes |
+//! | `shard_set` | the shards of the QPs that use a CQ or a channel |
+//! | `outbox` | packets that belong to no QP |
+//! | `pause` | where the device thread halts |
 //! | `port_state` | whether its interface is up, and the async events about that |
-//! | `groups` | multicast groups |
 //! | `queue_pair` | a QP as the engine sees it |
+//! | `groups` | multicast groups |
+//! | `port` | opens its addresses with their sockets; its multicast groups |
+//! | `management` | management datagrams: the connection manager and the set-up exchange |
 //! | `data_path` | what the packets of a device, or of a shard of it, need |
 //! | `routes` | the routes of packets |
+//! | `forwarding` | counts packets that are forwarded to another process |
+//! | `refusals` | what becomes of packets that are dropped |
+//! | `mad` | what management needs: addresses, queueing, forwarding |
 //! | `host` | what the device core needs: memory, QPs, CQs, events, routes, rings |
 //! | `embedder` | what the links need: addresses, counters, captures |
-//! | `driver` | receives, runs timers and transmits |
-//! | `rx` | which sockets and rings a pass reads; captures of what was received |
-//! | `refusals` | what becomes of packets that are dropped |
-//! | `outbox` | packets that belong to no QP |
-//! | `forwarding` | counts packets that are forwarded to another process |
-//! | `mad` | what management needs: addresses, queueing, forwarding |
-//! | `management` | management datagrams: the connection manager and the set-up exchange |
-//! | `counters` | the counters of a device, published for other processes |
-//! | `qp_stats` | what a QP publishes |
-//! | `hw_counters` | the same counters in the files that `ferroce run` provides |
+//! | `driver` | what only the owner of a device uses: the device core, the state of its links |
+//! | `rx` | which sockets and rings a pass reads |
 //! | `adapter` | an open device, or a shard of it: its data path, and which thread drives it |
-//! | `pass` | who drives the device: passes, and which thread makes them |
+//! | `pass` | what a pass does, and which thread makes it |
 //! | `destroy` | destroying objects between two passes |
 //! | `mad_send` | management datagrams of threads that need not own the device |
 //! | `unreachable` | peers whose UDP port is closed |
 //! | `wait` | waiting for packets in the thread that waits for their completions |
-//! | `thread` | the device thread: progress while no program polls |
 //! | `watches` | the descriptors that the device thread waits for |
-//! | `pause` | where the device thread halts |
+//! | `thread` | the device thread: progress while no program polls |
 //! | `shards` | the open devices of the process with their shards and threads |
-//! | `shard_set` | the shards of the QPs that use a CQ or a channel |
 //! | `paused_thread` | halting the device thread, to count instructions |
 
 mod adapter;

@@ -12,13 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferroce_device::tuning::passes::{
-    MAX_PASSES_PER_POLL, MAX_PASSES_PER_WAKEUP, PACKETS_PER_PASS, PACKETS_PER_POST, ROUNDS_PER_POST,
+    MAX_PASSES_PER_POLL, MAX_PASSES_PER_WAKEUP, MAX_RX_BEFORE_TIMERS, PACKETS_PER_PASS,
+    PACKETS_PER_POST, ROUNDS_PER_POST,
 };
 use ferroce_device::{Host as _, TurnEnd};
 use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
 use ferroce_sync::{Guard, MutexGuard, NEVER, Requests};
-use ferroce_sys::clock;
+use ferroce_sys::{Uncancellable, clock};
 
 use super::adapter::Adapter;
 use super::data_path::DataPath;
@@ -349,16 +350,61 @@ impl Adapter {
 }
 
 impl Driver {
+    /// Receives, runs timers and transmits. Returns whether anything was received or sent, so that there may be more.
+    ///
+    /// With `defer`, ACKs of packets that completed something are deferred: the program is waiting for the completion,
+    /// and its next post or poll sends them.
+    fn pass(&mut self, data_path: &DataPath, links: Links, defer: bool) -> bool {
+        self.device.schedule.release_owed();
+        self.rx.completed = false;
+        self.rx.now = None;
+        let mut received = self.receive_all(data_path, links);
+        self.rx.received = received;
+        data_path.retry_forwarding();
+        if links == Links::All {
+            data_path.rx_passes.fetch_add(1, Ordering::Release);
+        }
+        let mut now = match self.rx.now {
+            Some(now) => now,
+            None => self.read_clock(),
+        };
+        if self.device.next_timer().is_some_and(|time| time <= now) {
+            let _guard = Uncancellable::new();
+            // This thread may be late: the response may already be in the socket buffer.
+            self.receive_forwarded(data_path);
+            for _ in 0..MAX_RX_BEFORE_TIMERS {
+                if !self.receive_all(data_path, Links::All) {
+                    break;
+                }
+                received = true;
+            }
+            now = self.read_clock();
+            // Polling threads run timers as well: the device thread might never acquire the device between two polls.
+            self.rx.completed |= self.device.run_timers(data_path, now);
+        }
+        let defer = defer && self.deferral.allows();
+        if !(defer && self.rx.completed) {
+            self.device.schedule.release_owed();
+            if self.rx.completed {
+                self.deferral.sent_at_once();
+            }
+        }
+        self.now = now;
+        let sent =
+            self.may_transmit(data_path) && self.transmit_all(data_path, now, PACKETS_PER_PASS);
+        received || sent
+    }
+
     /// Serves requests of other threads: by a pass, or by transmission alone if only TX was requested.
-    fn serve(&mut self, adapter: &DataPath, requests: Requests) {
+    fn serve(&mut self, data_path: &DataPath, requests: Requests) {
         if requests.intersects(MAILBOX) {
-            self.receive_forwarded(adapter);
+            self.receive_forwarded(data_path);
         }
         if requests.intersects(RX.and(TIMERS).and(MAILBOX)) {
-            self.pass(adapter, Links::All, false);
+            self.pass(data_path, Links::All, false);
         } else {
             self.device.schedule.release_owed();
-            self.transmit_all(adapter, now(), PACKETS_PER_PASS);
+            self.transmit_all(data_path, now(), PACKETS_PER_PASS);
         }
     }
 }

@@ -10,8 +10,9 @@ use ferroce_wire::number::{PKey, Qpn};
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::transport::{Bth, Reth};
 
-use super::*;
+use crate::engine::driver::Driver;
 use crate::engine::support::{Side, attributes, bring_up, connect, gid_index, open_alone, side};
+use crate::time::now;
 use crate::{
     AddressVector, Congestion, Context, Local, Operation, Options, QKey, QueuePairAttributes,
     ServiceType, State, UdSendRequest, WorkId,
