@@ -45,11 +45,16 @@ impl<R> Default for Objects<R> {
 /// Entries of a page, and pages: a QPN has 16 bits besides the slot.
 const PAGE: usize = 256;
 
-type Page<Q> = Box<[Option<Q>; PAGE]>;
+/// QPs whose QPNs have the same upper bits. It exists while it has one: the numbers of QPs that come and go are all over the table.
+#[derive(Debug)]
+struct Page<Q> {
+    used: usize,
+    entries: [Option<Q>; PAGE],
+}
 
 /// QPs by the low 16 bits of their QPNs, which are random: a lookup per packet reads two pointers, and hashes nothing.
 #[derive(Debug)]
-struct Directory<Q>(Box<[Option<Page<Q>>; PAGE]>);
+struct Directory<Q>(Box<[Option<Box<Page<Q>>>; PAGE]>);
 
 impl<Q: Handle> Directory<Q> {
     fn new() -> Self {
@@ -64,16 +69,32 @@ impl<Q: Handle> Directory<Q> {
     #[inline]
     fn get(&self, number: Qpn) -> Option<&Q> {
         let (page, entry) = Self::place(number);
-        self.0[page].as_ref()?[entry].as_ref().filter(|found| found.number() == number)
+        let found = self.0[page].as_ref()?.entries[entry].as_ref();
+        found.filter(|found| found.number() == number)
     }
 
-    fn entry(&mut self, number: Qpn) -> &mut Option<Q> {
-        let (page, entry) = Self::place(number);
-        &mut self.0[page].get_or_insert_with(|| Box::new([const { None }; PAGE]))[entry]
+    fn insert(&mut self, handle: Q) {
+        let (page, entry) = Self::place(handle.number());
+        let empty = || Box::new(Page { used: 0, entries: [const { None }; PAGE] });
+        let page = self.0[page].get_or_insert_with(empty);
+        debug_assert!(page.entries[entry].is_none(), "{:?} is taken", handle.number());
+        page.used += usize::from(page.entries[entry].replace(handle).is_none());
+    }
+
+    fn remove(&mut self, number: Qpn) -> Option<Q> {
+        self.get(number)?;
+        let (at, entry) = Self::place(number);
+        let page = self.0[at].as_mut()?;
+        let removed = page.entries[entry].take();
+        page.used -= usize::from(removed.is_some());
+        if page.used == 0 {
+            self.0[at] = None;
+        }
+        removed
     }
 
     fn iter(&self) -> impl Iterator<Item = &Q> {
-        self.0.iter().flatten().flat_map(|page| page.iter().flatten())
+        self.0.iter().flatten().flat_map(|page| page.entries.iter().flatten())
     }
 }
 
@@ -123,18 +144,13 @@ impl<Q: Handle, R: Clone> Tables<Q, R> {
 
     /// Adds a QP, whose number is one of this process.
     pub fn add_queue_pair(&self, handle: &Q) {
-        let mut queue_pairs = self.queue_pairs.lock();
-        let entry = queue_pairs.entry(handle.number());
-        debug_assert!(entry.is_none(), "QPN {:#x} is taken", handle.number().0);
-        *entry = Some(handle.clone());
+        debug_assert!(!self.is_foreign(handle.number()), "{:?} is foreign", handle.number());
+        self.queue_pairs.lock().insert(handle.clone());
     }
 
     /// Releases the QPN of a destroyed QP.
     pub fn remove_queue_pair(&self, number: Qpn) {
-        let removed = {
-            let mut queue_pairs = self.queue_pairs.lock();
-            if queue_pairs.get(number).is_some() { queue_pairs.entry(number).take() } else { None }
-        };
+        let removed = self.queue_pairs.lock().remove(number);
         // Dropped without the lock: its last owner may destroy more.
         drop(removed);
         self.version.fetch_add(1, Ordering::Release);
@@ -185,6 +201,10 @@ impl<Q: Handle, R: Clone> Tables<Q, R> {
             );
             let found = queue_pairs.get(number).map(|found| found.number());
             assert_eq!(found, Some(number), "the QP that is found by its number");
+        }
+        for page in queue_pairs.0.iter().flatten() {
+            assert_eq!(page.used, page.entries.iter().flatten().count(), "QPs of a page");
+            assert!(page.used > 0, "an empty page");
         }
     }
 }

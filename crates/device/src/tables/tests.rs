@@ -47,3 +47,18 @@ fn new_numbers_are_those_of_no_queue_pair_and_no_receive_queue() {
     tables.remove_receive_queue(Qpn(0x02_0021));
     assert_eq!(drawn(), Some(Qpn(0x02_0021)));
 }
+
+#[test]
+fn pages_without_a_queue_pair_take_no_memory() {
+    let tables = tables(1);
+    let mut random = 1_u32;
+    for _ in 0..1000 {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let numbers = [random >> 16, random >> 16 ^ 1].map(|low| Qpn(0x01_0000 | low));
+        numbers.iter().for_each(|number| tables.add_queue_pair(&queue_pair(number.0)));
+        tables.check_invariants();
+        numbers.iter().for_each(|&number| tables.remove_queue_pair(number));
+        assert!(tables.queue_pairs().is_empty());
+        assert!(tables.queue_pairs.lock().0.iter().all(Option::is_none));
+    }
+}
