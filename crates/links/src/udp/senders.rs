@@ -37,7 +37,7 @@ impl Senders {
         &self.first
     }
 
-    /// The socket with this index, as returned by [`Senders::index_of`]; 0 is the first.
+    /// The socket with this index, as returned by the lookup of a source port; 0 is the first.
     #[inline]
     pub fn get(&self, index: u8) -> &Socket {
         let behind = usize::from(index).checked_sub(1).and_then(|index| self.more.get(index));
