@@ -6,8 +6,15 @@ use std::process::Command;
 pub(crate) fn row(name: &str) -> Result<u64, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     // The name of the function is part of its symbol, whatever the mangling.
+    // Valgrind runs one thread at a time. Without fairness, one that polls before the device threads are halted may keep them from
+    // running for minutes, while they own the devices in a system call.
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"])
+        .args([
+            "--tool=callgrind",
+            "--callgrind-out-file=/dev/null",
+            "--fair-sched=try",
+            "--collect-atstart=no",
+        ])
         .arg("--toggle-collect=*counted_messages*")
         .arg(program)
         .args(["--row", name])
