@@ -1,4 +1,4 @@
-//! Passes: who drives a device, one thread at a time.
+//! Passes over a device: receive, run timers, transmit. One thread at a time makes them.
 //!
 //! Threads that post, poll or wait make passes themselves; the device thread makes them when no other thread does. A
 //! thread that finds the device owned leaves a request for the owner and does not wait; see [`ferroce_sync::Owned`].
