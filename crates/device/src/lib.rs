@@ -22,6 +22,7 @@ pub mod forwarding;
 mod handle;
 mod host;
 mod link;
+#[cfg(any(test, feature = "memory-queue"))]
 pub mod memory_queue;
 mod numbers;
 mod queue_pair;

@@ -243,18 +243,8 @@ impl RdmaHost {
     /// Fails the requests in flight to processes that have ended, after everything that these sent was read: the last ACK
     /// may be among it.
     fn end_queues(&mut self, now: Instant, ended: &[MemoryQueue]) {
-        for core in self.shared.tables.queue_pairs() {
-            let mut served = core.state().lock();
-            let queue_pair = &mut served.queue_pair;
-            let queue = queue_pair.queue.as_ref().filter(|_| !queue_pair.destroyed);
-            if queue.is_none_or(|queue| !ended.iter().any(|ended| ended.is(queue))) {
-                continue;
-            }
-            queue_pair.endpoint.handle_link_down(now);
-            self.device.received(&self.shared, &core, &mut served, now);
-            drop(served);
-            self.device.schedule.push(core);
-        }
+        let has_ended = |queue: &MemoryQueue| ended.iter().any(|ended| ended.is(queue));
+        self.device.end_queues(&self.shared, has_ended, now);
         // Datagrams that wait for them go elsewhere.
         self.device.resume(&self.shared);
         self.collect();
