@@ -390,6 +390,34 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         published.some
     }
 
+    /// Sends the ACK that a QP owes through its transmit queue, if it has nothing else to send. The ACK costs no system call, so
+    /// it does not wait for other packets as it does over a link, and it is cheapest while the QP is locked.
+    #[inline]
+    pub fn acknowledge(
+        &mut self,
+        host: &H,
+        handle: &H::Handle,
+        state: &mut H::State,
+        now: Instant,
+    ) {
+        let queue_pair = state.queue_pair();
+        if queue_pair.endpoint.pending() != Pending::Ack || queue_pair.destroyed {
+            return;
+        }
+        // The program polls the CQ only for its own requests and watches its memory for WRITEs. The ACK follows its
+        // reply, so that the peer, which does the same, polls until both have arrived.
+        if queue_pair.endpoint.has_only_send_completions() {
+            return;
+        }
+        if let Some(mut queue) = queue_pair.queue.take() {
+            let written = queue.write_ack(host, state);
+            state.queue_pair().queue = Some(queue);
+            if !written {
+                self.turn_in_queue(host, handle, state, now);
+            }
+        }
+    }
+
     /// Lets the ACK timers of all QPs whose transmit queue has ended expire: their requests in flight fail when no retries are
     /// left. Called after everything that the peer sent was received, because the last ACK may be among it. Returns whether
     /// there were completions.

@@ -13,6 +13,7 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::work::Completion;
 use ferroce_sync::PostedQueue;
 use ferroce_wire::address::Gid;
+use ferroce_wire::opcode::Operation;
 use ferroce_wire::transport::{Aeth, Bth};
 
 use crate::arrival::{Arrival, Refusal};
@@ -22,7 +23,8 @@ use crate::handle::Handle;
 use crate::queue_pair::{Object, ReceiveSource, State};
 use crate::tables::Tables;
 
-/// The embedder of the device core: the engine of the library, or a host of the simulator.
+/// The embedder of the device core: the engine of the library, or a host of the simulator. It may leave out what serves
+/// statistics, captures and reports alone.
 pub trait Host: Sized {
     /// The handle of a QP.
     type Handle: Handle<Target: Object<State = Self::State, ReceiveQueue = Self::ReceiveQueue>>;
@@ -56,10 +58,14 @@ pub trait Host: Sized {
     fn is_awaited(&self) -> bool;
 
     /// Whether packets are captured: then the work request of each is looked up.
-    fn is_captured(&self) -> bool;
+    #[inline]
+    fn is_captured(&self) -> bool {
+        false
+    }
 
     /// A turn of the QP begins.
-    fn begin_turn(&self, state: &mut Self::State, now: Instant);
+    #[inline]
+    fn begin_turn(&self, _state: &mut Self::State, _now: Instant) {}
 
     // Packets that arrive.
 
@@ -67,19 +73,33 @@ pub trait Host: Sized {
     fn is_peer(&self, state: &Self::State, source: IpAddr) -> bool;
 
     /// Captures a packet that has arrived. Returns whether there is a capture.
-    fn record(&self, arrival: &Self::Arrival<'_>, state: Option<&Self::State>) -> bool;
+    #[inline]
+    fn record(&self, _arrival: &Self::Arrival<'_>, _state: Option<&Self::State>) -> bool {
+        false
+    }
 
     /// The captured packet that is being handled, whose comment says why it was refused, if it is.
-    fn set_captured(&self, state: &mut Self::State, packet: Option<&Bth>);
+    fn set_captured(&self, _state: &mut Self::State, _packet: Option<&Bth>) {}
 
     /// The transport of the QP gets this packet.
     fn accepted(&self, state: &mut Self::State, arrival: &Self::Arrival<'_>);
 
+    /// The transport of an RC QP has taken a message of one packet, or a positive ACK, of which [`Host::accepted`] was not told.
+    #[inline]
+    fn received_message(
+        &self,
+        _state: &mut Self::State,
+        _operation: Operation,
+        _payload: usize,
+        _now: Instant,
+    ) {
+    }
+
     /// A packet was dropped.
-    fn refuse(&self, refusal: Refusal, packet: Option<&Bth>);
+    fn refuse(&self, _refusal: Refusal, _packet: Option<&Bth>) {}
 
     /// A packet for a connected QP was dropped, because it is not from its peer or the QP does not know its peer yet.
-    fn refuse_stranger(&self, handle: &Self::Handle, state: &Self::State, packet: &Bth);
+    fn refuse_stranger(&self, _handle: &Self::Handle, _state: &Self::State, _packet: &Bth) {}
 
     /// Handles a management datagram. Returns whether it belongs to this process. The caller owns the device, so nothing
     /// here may wait for it.
@@ -116,13 +136,13 @@ pub trait Host: Sized {
     fn overrun(&self, state: &mut Self::State, overrun: Self::Overrun) -> Reason;
 
     /// The QP has failed for this reason, unless another was given before.
-    fn set_ended_by(&self, state: &mut Self::State, reason: &Reason);
+    fn set_ended_by(&self, _state: &mut Self::State, _reason: &Reason) {}
 
     /// Adds up the counts of a QP.
-    fn count(&self, state: &mut Self::State, counted: &Counters);
+    fn count(&self, _state: &mut Self::State, _counted: &Counters) {}
 
     /// Reports why packets or requests were refused, dropped or ended.
-    fn report(&self, handle: &Self::Handle, state: &Self::State, reasons: &[Reason]);
+    fn report(&self, _handle: &Self::Handle, _state: &Self::State, _reasons: &[Reason]) {}
 
     /// Raises an async event of a QP.
     fn raise(&self, handle: &Self::Handle, event: Event);
@@ -139,13 +159,12 @@ pub trait Host: Sized {
     #[inline]
     fn sent(
         &self,
-        state: &mut Self::State,
-        bth: &Bth,
-        aeth: Option<Aeth>,
-        payload: usize,
-        packets: u32,
+        _state: &mut Self::State,
+        _bth: &Bth,
+        _aeth: Option<Aeth>,
+        _payload: usize,
+        _packets: u32,
     ) {
-        let _ = (state, bth, aeth, payload, packets);
     }
 
     /// The process of this host that the next packet of the QP goes to, and the way there, if that packet is not acknowledged.
@@ -169,7 +188,7 @@ pub trait Host: Sized {
     fn push_probe(&self, probe: ProbePacket<Self::Route>);
 
     /// The first `count` packets that belong to no QP were sent.
-    fn own_sent(&self, count: u64);
+    fn own_sent(&self, _count: u64) {}
 
     /// Calls `resume` for every transmit queue that has room again, with its number and for how many QPs there is room. It
     /// returns whether others still wait.

@@ -98,6 +98,9 @@ pub trait TransmitQueue<H: Host<Queue = Self>>: Sized {
     /// Begins a turn.
     fn begin<'a>(&'a mut self, host: &H, state: &mut H::State) -> Self::Turn<'a>;
 
+    /// Writes the ACK that a QP owes, without a turn. Returns false, with nothing changed, if that is impossible now.
+    fn write_ack(&mut self, host: &H, state: &mut H::State) -> bool;
+
     /// Its number, which is not 0.
     fn number(&self) -> u64;
 

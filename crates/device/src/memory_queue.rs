@@ -173,19 +173,6 @@ impl MemoryQueue {
         Some(record)
     }
 
-    /// Writes a record that no turn writes: the headers of an ACK. Returns false, without a call of `write`, if there is no
-    /// room, and if `write` has nothing.
-    pub fn write(&mut self, sender: Qpn, write: impl FnOnce() -> Option<Vec<u8>>) -> bool {
-        let mut shared = self.shared.lock();
-        if shared.ended || !shared.has_room() {
-            return false;
-        }
-        let Some(bytes) = write() else { return false };
-        shared.push(sender, 1, bytes);
-        self.sent = shared.written;
-        true
-    }
-
     /// Requests a wakeup of an end. Returns false if what it waits for is there by now; then none is requested.
     pub fn request_wakeup(&self, end: End) -> bool {
         self.shared.lock().request(end)
@@ -302,6 +289,19 @@ impl<H: Host<Queue = Self>> TransmitQueue<H> for MemoryQueue {
             shared: &self.shared,
             sent: &mut self.sent,
         }
+    }
+
+    fn write_ack(&mut self, _: &H, state: &mut H::State) -> bool {
+        let mut shared = self.shared.lock();
+        if shared.ended || !shared.has_room() {
+            return false;
+        }
+        let endpoint = &mut state.queue_pair().endpoint;
+        let Some((bth, aeth)) = endpoint.take_ack() else { return false };
+        let bytes = [&bth.to_bytes()[..], &aeth.to_bytes(), &[0; ICRC_LEN]].concat();
+        shared.push(endpoint.settings().number, 1, bytes);
+        self.sent = shared.written;
+        true
     }
 
     fn number(&self) -> u64 {

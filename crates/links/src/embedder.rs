@@ -4,9 +4,7 @@ use std::net::SocketAddr;
 
 use ferroce_device::Host;
 use ferroce_memory::Registry;
-use ferroce_proto::time::Instant;
 use ferroce_sys::{Error, Recipient, RxInfo, Socket};
-use ferroce_wire::opcode::Operation;
 use ferroce_wire::udp_headers::Headers;
 
 use crate::packet::{SentPacket, Traffic};
@@ -60,15 +58,6 @@ pub trait Embedder:
 
     /// Packets were received from a ring, with this many bytes.
     fn received_from_ring(&self, packets: u32, bytes: usize);
-
-    /// A QP has received a message of one packet, or a positive ACK, of which [`Host::accepted`] was not told.
-    fn received_message(
-        &self,
-        state: &mut Self::State,
-        operation: Operation,
-        payload: usize,
-        now: Instant,
-    );
 
     /// Counts and captures a packet with a wrong ICRC or an implausible IPv4 identification. `index`: its index in its datagram.
     fn received_corrupted(&self, bytes: &[u8], headers: &Headers, info: &RxInfo, index: u16);

@@ -5,7 +5,6 @@ use ferroce_device::tuning::shared_memory::{
 };
 use ferroce_device::{Burst, Device, Object, Refusal, State as _, admit, destination};
 use ferroce_memory::Placement;
-use ferroce_proto::endpoint::Pending;
 use ferroce_proto::qp::ServiceType;
 use ferroce_proto::time::Instant;
 use ferroce_sys::ring::{Broken, Taken};
@@ -19,7 +18,6 @@ use ferroce_wire::udp_headers::Headers;
 use super::aggregate;
 use super::record::INFO;
 use super::rx::{Metadata, RingReceiver};
-use super::tx::write_ack;
 use crate::embedder::Embedder;
 use crate::received::{CONGESTION_EXPERIENCED, ReceivedPacket};
 
@@ -190,7 +188,7 @@ impl<H: Embedder> Burst<H> for Records<'_> {
         let Some(taken) = self.next.take() else { return false };
         let may_be_fast = !self.is_captured && taken.copied == taken.length;
         let mut completed = false;
-        if !may_be_fast || !self.rings.receive_fast(host, handle, state, taken.length, now) {
+        if !may_be_fast || !self.rings.receive_from_peer(host, handle, state, taken.length, now) {
             completed = self.packet(device, host, handle, state, &taken, now);
         }
         self.unacknowledged += 1;
@@ -226,9 +224,7 @@ impl<H: Embedder> Burst<H> for Records<'_> {
         false
     }
 
-    /// Counts what was received, before an ACK or a completion makes it known, and sends the ACK that the QP owes through its
-    /// ring, if it has nothing else to send. The ACK costs no system call, so it does not wait for other packets as it does
-    /// with sockets, and it is cheapest while the QP is locked.
+    /// Counts what was received, before an ACK or a completion makes it known.
     #[inline]
     fn finish(
         &mut self,
@@ -239,22 +235,7 @@ impl<H: Embedder> Burst<H> for Records<'_> {
         now: Instant,
     ) {
         self.rings.received.report(host);
-        let queue_pair = state.queue_pair();
-        if queue_pair.endpoint.pending() != Pending::Ack || queue_pair.destroyed {
-            return;
-        }
-        // The program polls the CQ only for its own requests and watches its memory for WRITEs. The ACK follows its
-        // reply, so that the peer, which does the same, polls until both have arrived.
-        if queue_pair.endpoint.has_only_send_completions() {
-            return;
-        }
-        if let Some(mut route) = queue_pair.queue.take() {
-            let written = write_ack(host, state, &mut route);
-            state.queue_pair().queue = Some(route);
-            if !written {
-                device.turn_in_queue(host, handle, state, now);
-            }
-        }
+        device.acknowledge(host, handle, state, now);
     }
 }
 

@@ -66,6 +66,28 @@ impl<H: Embedder> TransmitQueue<H> for Box<RingRoute> {
     }
 
     #[inline]
+    fn write_ack(&mut self, host: &H, state: &mut H::State) -> bool {
+        const LENGTH: usize = Bth::LEN + Aeth::LEN + ICRC;
+        if host.is_captured() || self.to.has_ended() {
+            return false;
+        }
+        let mut producer = self.to.ring.producer.lock();
+        let Ok(Some(room)) = producer.room(INFO + LENGTH) else { return false };
+        let Some((info, packet)) = room.split_first_chunk_mut::<INFO>() else { return false };
+        let Some((headers, icrc)) = packet.split_last_chunk_mut::<ICRC>() else { return false };
+        let Some((first, second)) = headers.split_first_chunk_mut() else { return false };
+        let Some((bth, aeth)) = state.queue_pair().endpoint.take_ack() else { return false };
+        (*info, *first, *icrc) = (self.info, bth.to_bytes(), [0; ICRC]);
+        second.copy_from_slice(&aeth.to_bytes());
+        producer.commit(INFO + LENGTH);
+        host.sent(state, &bth, Some(aeth), 0, 1);
+        host.sent_through_ring(1, LENGTH);
+        self.to.publish(&mut producer);
+        self.sent = producer.position();
+        true
+    }
+
+    #[inline]
     fn number(&self) -> u64 {
         self.to.ring.id
     }
@@ -208,32 +230,6 @@ impl<H: Embedder> QueueTurn<H> for RingTurn<'_> {
             *self.sent = self.producer.position();
         }
     }
-}
-
-/// Writes the ACK that a QP owes to its ring, unless packets are captured or there is no space. Returns whether it did.
-pub(super) fn write_ack<H: Embedder>(
-    host: &H,
-    state: &mut H::State,
-    route: &mut RingRoute,
-) -> bool {
-    const LENGTH: usize = Bth::LEN + Aeth::LEN + ICRC;
-    if host.is_captured() || route.to.has_ended() {
-        return false;
-    }
-    let mut producer = route.to.ring.producer.lock();
-    let Ok(Some(room)) = producer.room(INFO + LENGTH) else { return false };
-    let Some((info, packet)) = room.split_first_chunk_mut::<INFO>() else { return false };
-    let Some((headers, icrc)) = packet.split_last_chunk_mut::<ICRC>() else { return false };
-    let Some((first, second)) = headers.split_first_chunk_mut() else { return false };
-    let Some((bth, aeth)) = state.queue_pair().endpoint.take_ack() else { return false };
-    (*info, *first, *icrc) = (route.info, bth.to_bytes(), [0; ICRC]);
-    second.copy_from_slice(&aeth.to_bytes());
-    producer.commit(INFO + LENGTH);
-    host.sent(state, &bth, Some(aeth), 0, 1);
-    host.sent_through_ring(1, LENGTH);
-    route.to.publish(&mut producer);
-    route.sent = producer.position();
-    true
 }
 
 /// Copies the payload of a short message.

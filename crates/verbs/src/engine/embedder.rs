@@ -10,12 +10,10 @@ use ferroce_links::ring::Rings;
 use ferroce_links::route::Route;
 use ferroce_links::udp::Addresses;
 use ferroce_memory::Registry;
-use ferroce_proto::time::Instant;
 use ferroce_sys::{Error, Recipient, RxInfo, Socket, record_header};
 use ferroce_tap::{Owner, PacketMetadata};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
-use ferroce_wire::opcode::Operation;
 use ferroce_wire::udp_headers::Headers;
 
 use super::counters::{count, count_error};
@@ -93,18 +91,6 @@ impl Embedder for DataPath {
     #[inline]
     fn received_from_ring(&self, packets: u32, bytes: usize) {
         self.counters.received_locally(packets, bytes);
-    }
-
-    #[inline]
-    fn received_message(
-        &self,
-        inner: &mut Inner,
-        operation: Operation,
-        payload: usize,
-        now: Instant,
-    ) {
-        inner.heard = Some(now);
-        inner.stats.received_whole(operation, payload);
     }
 
     /// The sender's capture shows what the packet was before.

@@ -21,6 +21,7 @@ use ferroce_sync::PostedQueue;
 use ferroce_tap::{Owner, PacketMetadata};
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::Qpn;
+use ferroce_wire::opcode::Operation;
 use ferroce_wire::transport::{Aeth, Bth};
 
 use super::counters::count;
@@ -108,6 +109,18 @@ impl Host for DataPath {
     fn accepted(&self, inner: &mut Inner, received: &ReceivedPacket<'_>) {
         inner.heard = Some(received.now);
         inner.stats.received(received.packet, received.packets);
+    }
+
+    #[inline]
+    fn received_message(
+        &self,
+        inner: &mut Inner,
+        operation: Operation,
+        payload: usize,
+        now: Instant,
+    ) {
+        inner.heard = Some(now);
+        inner.stats.received_whole(operation, payload);
     }
 
     #[cold]

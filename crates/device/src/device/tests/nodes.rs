@@ -11,7 +11,6 @@ use std::time::Duration;
 use std::vec::Vec;
 
 use ferroce_proto::congestion::Congestion;
-use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::{Event, Settings};
 use ferroce_proto::memory::{AccessFlags, NoContents, PdId, Sge};
 use ferroce_proto::qp::{
@@ -180,8 +179,6 @@ impl Host for Side {
         true
     }
 
-    fn begin_turn(&self, _: &mut Inner, _: Instant) {}
-
     fn sent(&self, inner: &mut Inner, _: &Bth, _: Option<Aeth>, _: usize, packets: u32) {
         inner.counted += packets as usize;
     }
@@ -193,8 +190,6 @@ impl Host for Side {
     fn record(&self, _: &Arrived<'_>, _: Option<&Inner>) -> bool {
         true
     }
-
-    fn set_captured(&self, _: &mut Inner, _: Option<&Bth>) {}
 
     fn accepted(&self, _: &mut Inner, _: &Arrived<'_>) {}
 
@@ -251,12 +246,6 @@ impl Host for Side {
         match overrun {}
     }
 
-    fn set_ended_by(&self, _: &mut Inner, _: &Reason) {}
-
-    fn count(&self, _: &mut Inner, _: &Counters) {}
-
-    fn report(&self, _: &Rc<Qp>, _: &Inner, _: &[Reason]) {}
-
     fn raise(&self, _: &Rc<Qp>, _: Event) {}
 
     fn limit_reached(&self, _: &Rc<Receives>) {}
@@ -291,8 +280,6 @@ impl Host for Side {
     fn push_probe(&self, probe: ProbePacket<usize>) {
         self.own.borrow_mut().push_back(probe);
     }
-
-    fn own_sent(&self, _: u64) {}
 
     fn resume_queues(&self, resume: impl FnMut(u64, usize) -> bool) {
         self.queue.resume(resume);

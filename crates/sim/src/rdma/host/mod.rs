@@ -190,12 +190,12 @@ impl RdmaHost {
             self.with_management(|management, host| management.handle(now, &received, host));
             return;
         }
-        self.arrive(now, &received);
+        self.arrive(now, &mut SingleFrame(Some(&received)));
     }
 
-    /// Gives a packet to its QP.
-    fn arrive(&mut self, now: Instant, received: &ReceivedPacket<'_>) {
-        self.device.receive(&self.shared, &mut SingleFrame(Some(received)), now);
+    /// Gives packets to their QPs.
+    fn arrive(&mut self, now: Instant, burst: &mut impl Burst<Shared>) {
+        self.device.receive(&self.shared, burst, now);
         self.collect();
         // Data shows that the peer is ready, even if its RTU was lost (IBA 12.9.8.1).
         let reached = std::mem::take(&mut *self.shared.reached.lock());

@@ -5,20 +5,16 @@ use std::time::Duration;
 
 use ferroce_device::credit::Credit;
 use ferroce_device::memory_queue::{End, MemoryQueue, Record};
-use ferroce_device::{Object, ReceiveSource, Schedulable};
-use ferroce_proto::endpoint::Pending;
-use ferroce_proto::rc::Message;
+use ferroce_device::{Burst, Device, admit, destination, receive_fast};
 use ferroce_proto::time::Instant;
 use ferroce_wire::address::Ip4;
 use ferroce_wire::ip::{IpProtocol, Ipv4};
-use ferroce_wire::number::{PKey, Qpn};
-use ferroce_wire::opcode::Opcode;
-use ferroce_wire::packet::{ICRC_LEN, Packet};
-use ferroce_wire::transport::{Aeth, Bth, Reth};
+use ferroce_wire::number::Qpn;
+use ferroce_wire::packet::Packet;
 
 use super::RdmaHost;
 use super::machine::{Counted, Member, slot_of};
-use super::shared::Core;
+use super::shared::{Core, Served, Shared};
 use crate::header;
 use crate::host::HostId;
 use crate::rdma::frame::ReceivedPacket;
@@ -128,116 +124,8 @@ impl RdmaHost {
     }
 
     fn read_queue(&mut self, now: Instant, queue: &MemoryQueue) {
-        let most = self.with_member(|member| member.random.between(1..=16)).unwrap_or(0);
-        for _ in 0..most {
-            let Some(record) = queue.pop() else { break };
-            if let Some(mut member) = self.shared.member() {
-                member.counted.records += 1;
-                member.check_sender(queue, &record);
-            }
-            self.handle_record(now, &record);
-        }
-    }
-
-    /// Handles a record, by a fast path or not, at random: both have the same effect.
-    fn handle_record(&mut self, now: Instant, record: &Record) {
-        let Some((bth, _)) = Bth::split(&record.bytes) else { return };
-        let Some(core) = self.shared.tables.queue_pair(bth.destination) else { return };
-        let [tries, acknowledges] = self
-            .with_member(|member| [1, 2].map(|share| member.random.below(3) < share))
-            .unwrap_or_default();
-        if tries && self.handle_fast(now, &core, record) {
-            self.with_member(|member| member.counted.fast += 1);
-        } else if let Ok(packet) = Packet::parse(&record.bytes) {
-            let address = Ip4(self.address.octets());
-            let ip = Ipv4 {
-                version: 4,
-                header_words: 5,
-                time_to_live: 64,
-                protocol: IpProtocol::UDP,
-                source: address,
-                destination: address,
-                ..Ipv4::default()
-            };
-            let ip = ip.with_checksum();
-            let record = Some(record.packets);
-            self.arrive(now, &ReceivedPacket { packet, ip, time: now, record });
-        }
-        if acknowledges {
-            self.acknowledge(now, &core);
-        }
-    }
-
-    /// Handles an ACK, or a SEND or WRITE in one record, as the fast path of the library. Returns false, with nothing
-    /// changed, if it has to go the general way.
-    fn handle_fast(&mut self, now: Instant, core: &Arc<Core>, record: &Record) -> bool {
-        let mut served = core.state().lock();
-        // The first packet may establish the connection.
-        if !served.packet_received || served.queue_pair.destroyed {
-            return false;
-        }
-        let Some((bth, rest)) = Bth::split(&record.bytes) else { return false };
-        let behind = usize::from(bth.pad) + ICRC_LEN;
-        let is_plain = bth.version == 0 && bth.partition == PKey(0xffff);
-        let Some(length) = rest.len().checked_sub(behind).filter(|_| is_plain) else {
-            return false;
-        };
-        let rest = &rest[..length];
-        let endpoint = &mut served.queue_pair.endpoint;
-        let mut memory = self.shared.memory.access(now);
-        let (reth, payload) = match bth.opcode {
-            Opcode::RC_ACKNOWLEDGE => {
-                let Some((aeth, [])) = Aeth::split(rest) else { return false };
-                if !endpoint.handle_ack(now, bth.psn, aeth, &memory) {
-                    return false;
-                }
-                drop(memory);
-                self.device.received(&self.shared, core, &mut served, now);
-                drop(served);
-                self.collect();
-                return true;
-            }
-            Opcode::RC_SEND_ONLY => (None, rest),
-            Opcode::RC_RDMA_WRITE_ONLY => match Reth::split(rest) {
-                Some((reth, payload)) => (Some(reth), payload),
-                None => return false,
-            },
-            _ => return false,
-        };
-        let message = Message { bth: &bth, reth: reth.as_ref(), payload };
-        let mut receives = core.receives().queue().lock();
-        let queue = Some(&mut *receives).filter(|_| reth.is_none());
-        if !endpoint.handle_message(&message, record.packets, queue, &mut memory) {
-            return false;
-        }
-        drop((memory, receives));
-        self.device.received(&self.shared, core, &mut served, now);
-        drop(served);
-        self.collect();
-        true
-    }
-
-    /// Sends the ACK that a QP owes through its transmit queue, if it has nothing else to send, as the engine does.
-    fn acknowledge(&mut self, now: Instant, core: &Arc<Core>) {
-        let mut served = core.state().lock();
-        let queue_pair = &mut served.queue_pair;
-        let endpoint = &mut queue_pair.endpoint;
-        let is_due = endpoint.pending() == Pending::Ack && !endpoint.has_only_send_completions();
-        if !is_due || queue_pair.destroyed {
-            return;
-        }
-        let Some(mut queue) = queue_pair.queue.take() else { return };
-        let written = queue.write(core.number(), || {
-            let (bth, aeth) = queue_pair.endpoint.take_ack()?;
-            Some([&bth.to_bytes()[..], &aeth.to_bytes(), &[0; ICRC_LEN]].concat())
-        });
-        queue_pair.queue = Some(queue);
-        if !written {
-            self.device.turn_in_queue(&self.shared, core, &mut served, now);
-        }
-        self.device.received(&self.shared, core, &mut served, now);
-        drop(served);
-        self.collect();
+        let left = self.with_member(|member| member.random.between(1..=16)).unwrap_or(0);
+        self.arrive(now, &mut Records { queue, left, next: None });
     }
 
     /// Fails the requests in flight to processes that have ended, after everything that these sent was read: the last ACK
@@ -248,5 +136,89 @@ impl RdmaHost {
         // Datagrams that wait for them go elsewhere.
         self.device.resume(&self.shared);
         self.collect();
+    }
+}
+
+/// A burst of records of a transmit queue. Some take the fast path and some of their ACKs are sent at once, at random: both
+/// have the same effect as the general way.
+struct Records<'a> {
+    queue: &'a MemoryQueue,
+    /// The records that it may still have.
+    left: u64,
+    next: Option<Record>,
+}
+
+impl Burst<Shared> for Records<'_> {
+    fn destination(&mut self, shared: &Shared) -> Option<Qpn> {
+        while self.next.is_none() && self.left > 0 {
+            let record = self.queue.pop()?;
+            self.left -= 1;
+            if let Some(mut member) = shared.member() {
+                member.counted.records += 1;
+                member.check_sender(self.queue, &record);
+            }
+            self.next = Some(record);
+        }
+        destination(&self.next.as_ref()?.bytes)
+    }
+
+    fn forward(&mut self, _: &Shared, _: Qpn) {
+        self.next = None;
+    }
+
+    fn deliver(
+        &mut self,
+        device: &mut Device<Shared>,
+        shared: &Shared,
+        core: &Arc<Core>,
+        served: &mut Served,
+        now: Instant,
+    ) -> bool {
+        let Some(Record { bytes, packets, .. }) = self.next.take() else { return false };
+        // The first packet may establish the connection.
+        let may_be_fast = served.packet_received && !served.queue_pair.destroyed;
+        if may_be_fast
+            && shared.happens_in(1, 3)
+            && receive_fast(shared, core, served, &bytes, packets, now)
+        {
+            if let Some(mut member) = shared.member() {
+                member.counted.fast += 1;
+            }
+            return false;
+        }
+        let Ok(packet) = Packet::parse(&bytes) else { return false };
+        let address = Ip4(shared.address.octets());
+        let ip = Ipv4 {
+            version: 4,
+            header_words: 5,
+            time_to_live: 64,
+            protocol: IpProtocol::UDP,
+            source: address,
+            destination: address,
+            ..Ipv4::default()
+        };
+        let ip = ip.with_checksum();
+        let received = ReceivedPacket { packet, ip, time: now, record: Some(packets) };
+        let memory = &mut shared.memory.access(now);
+        admit(shared, &packet.bth) && device.arrive(shared, core, served, &received, memory)
+    }
+
+    /// Its QP was destroyed.
+    fn stray(&mut self, _: &mut Device<Shared>, _: &Shared, _: Instant) -> bool {
+        self.next = None;
+        false
+    }
+
+    fn finish(
+        &mut self,
+        device: &mut Device<Shared>,
+        shared: &Shared,
+        core: &Arc<Core>,
+        served: &mut Served,
+        now: Instant,
+    ) {
+        if shared.happens_in(2, 3) {
+            device.acknowledge(shared, core, served, now);
+        }
     }
 }

@@ -9,10 +9,8 @@ use ferroce_device::credit::Receiver;
 use ferroce_device::credit::probe::ProbePacket;
 use ferroce_device::memory_queue::MemoryQueue;
 use ferroce_device::{
-    Committed, Host, Link, Marks, Object, Outgoing, QueuePair, Refusal, Room, Schedulable, State,
-    Tables, Tx,
+    Committed, Host, Link, Marks, Object, Outgoing, QueuePair, Room, Schedulable, State, Tables, Tx,
 };
-use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::Event;
 use ferroce_proto::qp::ServiceType;
 use ferroce_proto::reason::Reason;
@@ -22,7 +20,6 @@ use ferroce_sync::{Mutex, MutexGuard, PostedQueue};
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Psn, Qpn};
 use ferroce_wire::packet::{ICRC_LEN, Packet};
-use ferroce_wire::transport::Bth;
 
 use super::QpConfig;
 use super::machine::{Member, slot_of};
@@ -123,7 +120,7 @@ impl State for Served {
 /// The parts of a host that its device core uses.
 #[derive(Debug)]
 pub(in crate::rdma) struct Shared {
-    address: Ipv4Addr,
+    pub(super) address: Ipv4Addr,
     /// The QPN of the first endpoint.
     pub(super) first: u32,
     /// The process's part of its machine, if it shares one.
@@ -170,6 +167,11 @@ impl Shared {
     /// The process's part of its machine.
     pub(super) fn member(&self) -> Option<MutexGuard<'_, Box<Member>>> {
         self.member.as_ref().map(Mutex::lock)
+    }
+
+    /// Draws whether something happens that does in `part` of `all` cases, in a process of a machine.
+    pub(super) fn happens_in(&self, part: u64, all: u64) -> bool {
+        self.member().is_some_and(|mut member| member.random.below(all) < part)
     }
 
     /// The index of the endpoint with this QPN.
@@ -219,21 +221,9 @@ impl Host for Shared {
         false
     }
 
-    fn is_captured(&self) -> bool {
-        false
-    }
-
-    fn begin_turn(&self, _: &mut Served, _: Instant) {}
-
     fn is_peer(&self, served: &Served, source: IpAddr) -> bool {
         served.queue_pair.route.is_some_and(|peer| peer == source)
     }
-
-    fn record(&self, _: &ReceivedPacket<'_>, _: Option<&Served>) -> bool {
-        false
-    }
-
-    fn set_captured(&self, _: &mut Served, _: Option<&Bth>) {}
 
     fn accepted(&self, served: &mut Served, arrival: &ReceivedPacket<'_>) {
         if !served.packet_received {
@@ -241,10 +231,6 @@ impl Host for Shared {
             self.reached.lock().push(self.index_of(arrival.packet.bth.destination));
         }
     }
-
-    fn refuse(&self, _: Refusal, _: Option<&Bth>) {}
-
-    fn refuse_stranger(&self, _: &Arc<Core>, _: &Served, _: &Bth) {}
 
     /// The host passes them to its management before.
     fn handle_management(&self, _: &ReceivedPacket<'_>) -> bool {
@@ -290,12 +276,6 @@ impl Host for Shared {
     fn overrun(&self, _: &mut Served, overrun: Infallible) -> Reason {
         match overrun {}
     }
-
-    fn set_ended_by(&self, _: &mut Served, _: &Reason) {}
-
-    fn count(&self, _: &mut Served, _: &Counters) {}
-
-    fn report(&self, _: &Arc<Core>, _: &Served, _: &[Reason]) {}
 
     fn raise(&self, _: &Arc<Core>, _: Event) {}
 
@@ -345,8 +325,6 @@ impl Host for Shared {
     fn push_probe(&self, probe: ProbePacket<Ipv4Addr>) {
         self.probes.lock().push_back(probe);
     }
-
-    fn own_sent(&self, _: u64) {}
 
     fn resume_queues(&self, resume: impl FnMut(u64, usize) -> bool) {
         if let Some(member) = self.member() {
