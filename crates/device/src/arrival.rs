@@ -6,9 +6,6 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::ud::Envelope;
 use ferroce_wire::number::{PKey, Qpn};
 use ferroce_wire::packet::Packet;
-use ferroce_wire::transport::Bth;
-
-use crate::host::Host;
 
 /// A received packet whose integrity was checked, or an aggregate of consecutive packets.
 pub trait Arrival {
@@ -65,18 +62,4 @@ const DESTINATION: core::ops::Range<usize> = 5..8;
 pub fn destination(packet: &[u8]) -> Option<Qpn> {
     let [a, b, c] = *packet.get(DESTINATION)?.first_chunk()?;
     Some(Qpn(u32::from_be_bytes([0, a, b, c])))
-}
-
-/// Checks the opcode and the partition of a packet (IBA 9.6.1.1).
-#[inline]
-pub fn admit<H: Host>(host: &H, bth: &Bth) -> bool {
-    if bth.version != 0 || bth.opcode.info().is_none() {
-        host.refuse(Refusal::Malformed, None);
-        return false;
-    }
-    if !is_default_partition(bth.partition) {
-        host.refuse(Refusal::Partition, Some(bth));
-        return false;
-    }
-    true
 }

@@ -35,7 +35,7 @@ mod tables;
 mod testing;
 pub mod tuning;
 
-pub use arrival::{Arrival, Refusal, admit, destination, is_default_partition};
+pub use arrival::{Arrival, Refusal, destination, is_default_partition};
 pub use completions::publish;
 pub use device::{Device, TurnEnd};
 pub use fast_path::receive_fast;
@@ -43,5 +43,5 @@ pub use handle::{Handle, Marks, Membership, Schedulable};
 pub use host::{Host, Loss, Published};
 pub use link::{Committed, Link, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
 pub use queue_pair::{Object, QueuePair, ReceiveSource, State};
-pub use receive::Burst;
+pub use receive::{Burst, admit};
 pub use tables::{Objects, Tables};

@@ -8,8 +8,9 @@ use ferroce_proto::ud::Envelope;
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::opcode::{Opcode, OpcodeInfo, Operation};
+use ferroce_wire::transport::Bth;
 
-use crate::arrival::{Arrival, Refusal};
+use crate::arrival::{Arrival, Refusal, is_default_partition};
 use crate::credit::Receiver;
 use crate::credit::probe::{self, Message};
 use crate::device::Device;
@@ -236,6 +237,20 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
 
 /// Connected QPs need no envelope.
 static NO_ENVELOPE: Envelope = Envelope { destination: Gid([0; 16]), header: None };
+
+/// Checks the opcode and the partition of a packet (IBA 9.6.1.1).
+#[inline]
+pub fn admit<H: Host>(host: &H, bth: &Bth) -> bool {
+    if bth.version != 0 || bth.opcode.info().is_none() {
+        host.refuse(Refusal::Malformed, None);
+        return false;
+    }
+    if !is_default_partition(bth.partition) {
+        host.refuse(Refusal::Partition, Some(bth));
+        return false;
+    }
+    true
+}
 
 /// Gives a packet to the transport of its QP, if it comes from the peer.
 #[inline]
