@@ -50,7 +50,7 @@ const DEFAULT_PARTITION: u16 = 0x7fff;
 
 /// Whether a P_Key is that of the default partition, with full membership or limited.
 #[inline]
-pub const fn is_default_partition(PKey(key): PKey) -> bool {
+pub(crate) const fn is_default_partition(PKey(key): PKey) -> bool {
     key & 0x7fff == DEFAULT_PARTITION
 }
 

@@ -35,7 +35,7 @@ mod tables;
 mod testing;
 pub mod tuning;
 
-pub use arrival::{Arrival, Refusal, destination, is_default_partition};
+pub use arrival::{Arrival, Refusal, destination};
 pub use completions::publish;
 pub use device::{Device, TurnEnd};
 pub use fast_path::receive_fast;

@@ -28,6 +28,7 @@ mod delay;
 mod disconnect;
 mod event;
 mod overtaken;
+mod owner;
 mod parameters;
 mod passive;
 mod peer;
@@ -57,6 +58,7 @@ pub use config::{Config, Keepalive};
 pub use event::{
     CallError, Disconnection, Event, Failure, Ignored, Loss, ServiceInUse, TooMany, Transmit,
 };
+pub use owner::Owner;
 pub use parameters::{
     AcceptParameters, ConnectParameters, ConnectionId, Enhancements, Query, QueryId, Rejection,
     Resolution, ResolutionId, ResolveParameters, roce_path,
@@ -137,7 +139,12 @@ impl ConnectionManager {
 
     /// Whether a message from `from` concerns this manager: a connection, a resolution or a listening service. Where
     /// several managers share an address, other messages are for one of the others.
-    pub fn concerns(&self, from: Gid, transaction: TransactionId, message: &CmMessage) -> bool {
+    pub(super) fn concerns(
+        &self,
+        from: Gid,
+        transaction: TransactionId,
+        message: &CmMessage,
+    ) -> bool {
         let (listeners, table) = (&self.listeners, &self.table);
         match message {
             CmMessage::Req(req) => {

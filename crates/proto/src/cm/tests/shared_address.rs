@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::super::comm_id::CommIds;
-use super::super::{Config, ConnectionManager, ResolveParameters};
+use super::super::{Config, ConnectionManager, Owner, ResolveParameters, Transmit};
 use super::{SERVICE, at, config, connect_parameters, gid, manager, only};
-use ferroce_wire::cm::{CmMessage, Rej, RejectReason};
+use ferroce_wire::cm::{CmMessage, CommId, Rej, RejectReason};
 use ferroce_wire::mad::TransactionId;
 
 const TRANSACTION: TransactionId = TransactionId(0x77);
@@ -65,4 +65,32 @@ fn each_manager_recognizes_its_own_messages() {
     let answer = only(&mut peer);
     assert!(other.concerns(gid(11), answer.transaction, &answer.message));
     assert!(!one.concerns(gid(11), answer.transaction, &answer.message));
+}
+
+#[test]
+fn a_message_names_its_process_by_slot_or_service() {
+    let (mut one, other) = (in_slot(12, 1), in_slot(12, 2));
+    let owner = |manager: &ConnectionManager, mad: &[u8], is_forwarded, is_served| {
+        manager.owner(gid(11), mad, is_forwarded, |_| is_served)
+    };
+    one.connect(at(0), &connect_parameters()).unwrap();
+    let req = only(&mut one);
+    let mad = req.to_mad();
+    assert_eq!(owner(&other, &mad, false, true), Owner::Us);
+    assert_eq!(owner(&other, &mad, false, false), Owner::Service(SERVICE));
+
+    let CmMessage::Req(request) = &req.message else { panic!("no REQ") };
+    let rejection = |remote_comm_id| {
+        let rej = Rej { remote_comm_id, reason: RejectReason::TIMEOUT, ..Rej::default() };
+        Transmit { message: rej.into(), ..req.clone() }.to_mad()
+    };
+    let named = rejection(request.local_comm_id);
+    assert_eq!(owner(&one, &named, false, false), Owner::Us);
+    assert_eq!(owner(&other, &named, true, false), Owner::Slot(1));
+    // Of a connection that has ended.
+    assert_eq!(owner(&other, &rejection(CommId(0x0200_0007)), false, false), Owner::Us);
+    // The peer has given up before it knew our ID. Forwarded once, so that it does not go round.
+    assert_eq!(owner(&other, &rejection(CommId(0)), false, false), Owner::Unnamed);
+    assert_eq!(owner(&other, &rejection(CommId(0)), true, false), Owner::Us);
+    assert_eq!(owner(&other, b"no MAD", false, false), Owner::Us);
 }

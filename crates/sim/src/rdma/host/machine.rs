@@ -8,8 +8,7 @@ use ferroce_device::forwarding::{Backlog, Busy, Cost, Forwarded};
 use ferroce_device::memory_queue::{End, MemoryQueue, Record};
 use ferroce_proto::time::Instant;
 use ferroce_sync::Mutex;
-use ferroce_wire::cm::CmMessage;
-use ferroce_wire::mad::Mad;
+use ferroce_wire::cm::ServiceId;
 use ferroce_wire::number::Qpn;
 
 use crate::host::HostId;
@@ -248,18 +247,6 @@ impl Member {
         self.incoming.iter().map(|(_, queue)| queue.clone()).collect()
     }
 
-    /// The slot of the process that a management datagram belongs to: that of its service, or of its communication ID. `None`
-    /// if it names neither.
-    pub(super) fn owner(&self, mad: &[u8]) -> Option<u8> {
-        let message = Mad::parse(mad).ok().and_then(|mad| CmMessage::from_mad(&mad).ok());
-        let Some(message) = message else { return Some(self.slot) };
-        match (message.service_id(), message.remote_comm_id()) {
-            (Some(service), _) => Some(service_slot(service.0)),
-            (_, Some(id)) if id.0 != 0 => Some((id.0 >> 24) as u8),
-            _ => None,
-        }
-    }
-
     /// Forwards a frame to its owner, now or when its mailbox has space.
     pub(super) fn forward(&mut self, now: Instant, to: u8, frame: &[u8]) {
         let number = self.forwarded.entry(to).or_default();
@@ -409,8 +396,8 @@ pub(in crate::rdma) fn service(slot: u8, attempt: u64) -> u64 {
     u64::from(slot) << 48 | attempt
 }
 
-fn service_slot(service: u64) -> u8 {
-    (service >> 48) as u8
+pub(super) fn service_slot(service: ServiceId) -> u8 {
+    (service.0 >> 48) as u8
 }
 
 impl Member {

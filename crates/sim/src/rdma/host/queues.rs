@@ -6,14 +6,16 @@ use std::time::Duration;
 use ferroce_device::credit::Credit;
 use ferroce_device::memory_queue::{End, MemoryQueue, Record};
 use ferroce_device::{Burst, Device, admit, destination, receive_fast};
+use ferroce_proto::cm::Owner;
 use ferroce_proto::time::Instant;
 use ferroce_wire::address::Ip4;
+use ferroce_wire::cm::ServiceId;
 use ferroce_wire::ip::{IpProtocol, Ipv4};
 use ferroce_wire::number::Qpn;
 use ferroce_wire::packet::Packet;
 
 use super::RdmaHost;
-use super::machine::{Counted, Member, slot_of};
+use super::machine::{Counted, Member, service_slot, slot_of};
 use super::shared::{Core, Served, Shared};
 use crate::header;
 use crate::host::HostId;
@@ -63,13 +65,13 @@ impl RdmaHost {
             None | Some(Qpn::MULTICAST) => false,
             Some(Qpn::GENERAL_SERVICES) => {
                 let Some(received) = ReceivedPacket::parse(frame, now) else { return false };
-                if self.management.as_ref().is_some_and(|one| one.concerns(&received)) {
-                    return false;
-                }
-                match member.owner(received.packet.payload) {
-                    Some(slot) if slot == member.slot => return false,
-                    Some(slot) => member.forward(now, slot, frame),
-                    None => member.forward_to_all(now, frame),
+                let is_served = |service: ServiceId| service_slot(service) == member.slot;
+                let owner = self.management.as_ref().map(|one| one.owner(&received, is_served));
+                match owner.unwrap_or(Owner::Us) {
+                    Owner::Us => return false,
+                    Owner::Slot(slot) => member.forward(now, slot, frame),
+                    Owner::Service(service) => member.forward(now, service_slot(service), frame),
+                    Owner::Unnamed => member.forward_to_all(now, frame),
                 }
                 true
             }

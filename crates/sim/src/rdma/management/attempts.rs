@@ -5,12 +5,11 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_proto::cm::{
     AcceptParameters, Config, ConnectParameters, ConnectionId, ConnectionManager, DrepData, Event,
-    RejData, Rejection, RtuData, roce_path,
+    Owner, RejData, Rejection, RtuData, roce_path,
 };
 use ferroce_proto::time::Instant;
 use ferroce_wire::address::Gid;
-use ferroce_wire::cm::{CmMessage, PathMtu, ResponseTimeout, ServiceId, Transport};
-use ferroce_wire::mad::Mad;
+use ferroce_wire::cm::{PathMtu, ResponseTimeout, ServiceId, Transport};
 use ferroce_wire::number::{Guid, QKey, Qpn};
 
 use super::{ConnectionState, OutgoingDatagram, QpControl};
@@ -127,12 +126,14 @@ impl Attempts {
         self.list.get(&service).map(|running| running.state)
     }
 
-    /// Whether a datagram is for a connection or a listener of this host.
-    pub(super) fn concerns(&self, received: &ReceivedPacket<'_>) -> bool {
+    /// Which process of the machine a datagram belongs to.
+    pub(super) fn owner(
+        &self,
+        received: &ReceivedPacket<'_>,
+        is_served: impl FnOnce(ServiceId) -> bool,
+    ) -> Owner {
         let from = gid(Ipv4Addr::from(received.ip.source.0));
-        let Ok(mad) = Mad::parse(received.packet.payload) else { return false };
-        let Ok(message) = CmMessage::from_mad(&mad) else { return false };
-        self.manager.concerns(from, mad.header.transaction, &message)
+        self.manager.owner(from, received.packet.payload, false, is_served)
     }
 
     pub(super) fn handle(&mut self, now: Instant, received: &ReceivedPacket<'_>) {

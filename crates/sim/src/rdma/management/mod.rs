@@ -8,8 +8,10 @@ mod manager;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
+use ferroce_proto::cm::Owner;
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::pad;
+use ferroce_wire::cm::ServiceId;
 use ferroce_wire::number::{PKey, Psn, QKey, Qpn};
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::{ExtensionHeaders, Packet};
@@ -217,11 +219,15 @@ impl Management {
         }
     }
 
-    /// Whether a datagram is for a connection or a listener of this host, which may share its address with others.
-    pub(super) fn concerns(&self, received: &ReceivedPacket<'_>) -> bool {
+    /// Which process of the machine a datagram belongs to, of those that share its address.
+    pub(super) fn owner(
+        &self,
+        received: &ReceivedPacket<'_>,
+        is_served: impl FnOnce(ServiceId) -> bool,
+    ) -> Owner {
         match &self.protocol {
-            Protocol::Programs(attempts) => attempts.concerns(received),
-            _ => true,
+            Protocol::Programs(attempts) => attempts.owner(received, is_served),
+            _ => Owner::Us,
         }
     }
 

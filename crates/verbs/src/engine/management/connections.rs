@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use ferroce_links::received::ReceivedPacket;
 use ferroce_proto::cm::{
-    Config, ConnectionId, ConnectionManager, Event, Keepalive, Loss, QueryId, ResolutionId, State,
+    Config, ConnectionId, ConnectionManager, Event, Keepalive, Loss, Owner, QueryId, ResolutionId,
+    State,
 };
 use ferroce_proto::time::Instant;
 use ferroce_sys::random::number as random;
 use ferroce_sys::{ProcessName, Processes, Recipient};
 use ferroce_wire::address::Gid;
-use ferroce_wire::cm::{CmMessage, CommId, SidrStatus};
-use ferroce_wire::mad::Mad;
+use ferroce_wire::cm::{CommId, ServiceId, SidrStatus};
 use ferroce_wire::number::{Guid, Psn, QKey, Qpn};
 use ferroce_wire::opcode::Opcode;
 
@@ -38,16 +38,6 @@ use crate::time::now;
 pub(crate) const MANAGEMENT: Qpn = Qpn(1);
 /// The queue key of QP 1 (IBA 10.2.4).
 pub(crate) const QUEUE_KEY: QKey = QKey(0x8001_0000);
-
-/// The process that a message belongs to.
-enum Owner {
-    /// This process, or none.
-    Us,
-    /// Another process, if it exists.
-    Other(Recipient),
-    /// Any other process: a peer that gives up before it knows our communication ID sends only its own.
-    Unnamed,
-}
 
 /// The consumer of a connection's events: a cm_id.
 pub(crate) trait CmEventHandler: std::fmt::Debug + Send + Sync {
@@ -282,17 +272,17 @@ impl Connections {
     fn take(&self, transport: &dyn MadTransport, one: &Datagram<'_>) -> bool {
         let from = Gid::from_ip(one.info.source.ip());
         let ours = self.act(transport, one.link, |manager, now| {
-            match self.owner(&manager.cm, one.local, from, &one.mad) {
+            let is_forwarded = self.forwarded.load(Ordering::Relaxed);
+            let is_served = |service: ServiceId| self.services.has(one.local, service.0);
+            let owner = manager.cm.owner(from, &one.mad, is_forwarded, is_served);
+            let forward = |to| transport.forward(one.local, to, &one.info, &one.packet);
+            match owner {
                 Owner::Us => {}
-                Owner::Other(other) => {
-                    if transport.forward(one.local, other, &one.info, &one.packet) {
-                        return false;
-                    }
-                    // No process has it. We reject it, but a listener may be about to appear.
-                    if matches!(other, Recipient::Service(_)) && self.unserved.keep(now, one) {
-                        return true;
-                    }
-                }
+                Owner::Slot(slot) if forward(Recipient::Slot(slot)) => return false,
+                Owner::Service(service) if forward(Recipient::Service(service.0)) => return false,
+                // No process has it. We reject it, but a listener may be about to appear.
+                Owner::Service(_) if self.unserved.keep(now, one) => return true,
+                Owner::Slot(_) | Owner::Service(_) => {}
                 Owner::Unnamed => {
                     transport.forward_to_all(one.link, &one.info, &one.packet);
                     return false;
@@ -320,38 +310,6 @@ impl Connections {
             manager.cm.handle_unreachable(now, peer, quoted).ok()
         });
         self.deliver_events(transport);
-    }
-
-    /// Finds the process that a message belongs to.
-    fn owner(
-        &self,
-        manager: &ConnectionManager,
-        local: SocketAddr,
-        from: Gid,
-        payload: &[u8],
-    ) -> Owner {
-        let Ok(mad) = Mad::parse(payload) else { return Owner::Us };
-        let Ok(message) = CmMessage::from_mad(&mad) else { return Owner::Us };
-        if manager.concerns(from, mad.header.transaction, &message) {
-            return Owner::Us;
-        }
-        match (&message, message.service_id(), message.remote_comm_id()) {
-            (CmMessage::Req(_) | CmMessage::SidrReq(_), Some(service), _) => {
-                match self.services.has(local, service.0) {
-                    true => Owner::Us,
-                    false => Owner::Other(Recipient::Service(service.0)),
-                }
-            }
-            (CmMessage::Rej(_), _, Some(CommId(0))) => match self.forwarded.load(Ordering::Relaxed)
-            {
-                true => Owner::Us,
-                false => Owner::Unnamed,
-            },
-            (_, _, Some(CommId(name))) if name != 0 && (name >> 24) as u8 != self.slot => {
-                Owner::Other(Recipient::Slot((name >> 24) as u8))
-            }
-            _ => Owner::Us,
-        }
     }
 
     /// Sets whether the packets being handled were forwarded by another process; those are not broadcast again.
