@@ -94,19 +94,8 @@ impl Arrival for ReceivedPacket<'_> {
 /// ECT(0), ECN-capable (RFC 3168, section 5).
 pub(super) const ECT0: Ecn = Ecn(2);
 
-/// Writes a packet as a whole frame, ECN-capable so that the fabric's queues mark it before they drop.
+/// Writes a packet as a whole frame. With ECN-capable ones, the fabric's queues mark before they drop.
 pub(super) fn emit(
-    packet: &Packet<'_>,
-    from: Ipv4Addr,
-    to: Ipv4Addr,
-    port: u16,
-    out: &mut Vec<u8>,
-) {
-    emit_with_ecn(packet, from, to, port, ECT0, out);
-}
-
-/// As [`emit`], with these ECN bits.
-pub(super) fn emit_with_ecn(
     packet: &Packet<'_>,
     from: Ipv4Addr,
     to: Ipv4Addr,

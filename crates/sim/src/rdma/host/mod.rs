@@ -8,13 +8,14 @@ mod poster;
 mod queues;
 mod receives;
 mod shared;
+mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferroce_device::{Burst, Device, Object, admit, publish};
+use ferroce_device::{Burst, Device, Object, publish};
 use ferroce_proto::budget::Budget;
 use ferroce_proto::memory::{Finished, PayloadRead};
 use ferroce_proto::qp::{QueuePairAttributes, State};
@@ -24,12 +25,14 @@ use ferroce_sync::MutexGuard;
 use ferroce_wire::number::{Psn, Qpn, RKey};
 
 use buffer::ReceiveBuffer;
-pub(super) use endpoint::{Endpoint, PendingSetup, QpConfig, Transport, Work};
+pub(super) use endpoint::{Endpoint, PendingSetup, QpConfig, Work};
 pub(super) use machine::{Counted, Machine, Member, service};
 use poster::Poster;
-pub(super) use receives::EndpointRq;
 use receives::Srq;
-use shared::{Core, Served, Shared, Wire};
+pub(super) use receives::{EndpointRq, Receives};
+use shared::Shared;
+pub(super) use shared::{Core, Served};
+pub(super) use wire::{SingleFrame, Wire};
 
 use super::frame::ReceivedPacket;
 use super::layout::srq_number;
@@ -220,38 +223,6 @@ impl RdmaHost {
             act(&mut management, self);
             self.management = Some(management);
         }
-    }
-}
-
-/// A burst of one frame.
-struct SingleFrame<'a>(Option<&'a ReceivedPacket<'a>>);
-
-impl Burst<Shared> for SingleFrame<'_> {
-    fn destination(&mut self, _: &Shared) -> Option<Qpn> {
-        self.0.map(|received| received.packet.bth.destination)
-    }
-
-    fn forward(&mut self, _: &Shared, _: Qpn) {
-        self.0 = None;
-    }
-
-    fn deliver(
-        &mut self,
-        device: &mut Device<Shared>,
-        shared: &Shared,
-        core: &Arc<Core>,
-        served: &mut Served,
-        now: Instant,
-    ) -> bool {
-        let received = self.0.take().filter(|received| admit(shared, &received.packet.bth));
-        received.is_some_and(|received| {
-            device.arrive(shared, core, served, received, &mut shared.memory.access(now))
-        })
-    }
-
-    fn stray(&mut self, device: &mut Device<Shared>, shared: &Shared, _: Instant) -> bool {
-        let received = self.0.take().filter(|received| admit(shared, &received.packet.bth));
-        received.is_some_and(|received| device.arrive_elsewhere(shared, received))
     }
 }
 

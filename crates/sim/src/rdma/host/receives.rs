@@ -20,7 +20,7 @@ pub(in crate::rdma) struct Receives {
 }
 
 impl Receives {
-    fn new(number: Option<Qpn>, queue: ReceiveQueue) -> Arc<Self> {
+    pub(in crate::rdma) fn new(number: Option<Qpn>, queue: ReceiveQueue) -> Arc<Self> {
         Arc::new(Self { number, queue: Mutex::new(queue), limit_events: AtomicU32::new(0) })
     }
 

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use ferroce_device::credit::Receiver;
 use ferroce_device::credit::probe::ProbePacket;
 use ferroce_device::memory_queue::MemoryQueue;
-use ferroce_device::{
-    Committed, Host, Link, Marks, Object, Outgoing, QueuePair, Room, Schedulable, State, Tables, Tx,
-};
+use ferroce_device::{Host, Marks, Object, QueuePair, Schedulable, State, Tables};
 use ferroce_proto::endpoint::Event;
 use ferroce_proto::qp::ServiceType;
 use ferroce_proto::reason::Reason;
@@ -19,23 +17,19 @@ use ferroce_proto::work::Completion;
 use ferroce_sync::{Mutex, MutexGuard, PostedQueue};
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Psn, Qpn};
-use ferroce_wire::packet::{ICRC_LEN, Packet};
 
 use super::QpConfig;
 use super::machine::{Member, slot_of};
 use super::receives::Receives;
-use crate::rdma::frame::{ReceivedPacket, emit};
+use crate::rdma::frame::ReceivedPacket;
 use crate::rdma::layout::FIRST_QPN;
 use crate::rdma::memory::{HostMemory, Registered};
-
-/// The frames that the wire of a host takes before it is full, as a send buffer is.
-const CAPACITY: usize = 16;
 
 /// The shared object of a QP.
 #[derive(Debug)]
 pub(in crate::rdma) struct Core {
     number: Qpn,
-    pub(super) index: usize,
+    pub(in crate::rdma) index: usize,
     marks: Marks,
     state: Mutex<Served>,
     receives: Arc<Receives>,
@@ -44,19 +38,19 @@ pub(in crate::rdma) struct Core {
 /// A QP, and what it published since this was last collected.
 #[derive(Debug)]
 pub(in crate::rdma) struct Served {
-    pub(super) queue_pair: QueuePair<Ipv4Addr, MemoryQueue>,
+    pub(in crate::rdma) queue_pair: QueuePair<Ipv4Addr, MemoryQueue>,
     /// The program has created it.
     pub(super) is_open: bool,
     /// A packet has arrived.
     pub(super) packet_received: bool,
     /// Its datagrams to other processes of its machine go through transmit queues.
     pub(super) queues_datagrams: bool,
-    pub(super) sent: Vec<Completion>,
-    pub(super) received: Vec<Completion>,
+    pub(in crate::rdma) sent: Vec<Completion>,
+    pub(in crate::rdma) received: Vec<Completion>,
 }
 
 impl Core {
-    pub(super) fn new(number: Qpn, index: usize, receives: Arc<Receives>) -> Arc<Self> {
+    pub(in crate::rdma) fn new(number: Qpn, index: usize, receives: Arc<Receives>) -> Arc<Self> {
         let config = QpConfig::new(ServiceType::ReliableConnection, number, 1024, Psn(0));
         let state = Served {
             queue_pair: QueuePair::new(config.settings),
@@ -73,7 +67,7 @@ impl Core {
 
 impl Served {
     /// Connects it to a QP of a host.
-    pub(super) fn set_peer(&mut self, peer: Ipv4Addr, number: Option<Qpn>) {
+    pub(in crate::rdma) fn set_peer(&mut self, peer: Ipv4Addr, number: Option<Qpn>) {
         let qp = &mut self.queue_pair;
         let acknowledged = !matches!(
             qp.endpoint.settings().service,
@@ -330,83 +324,5 @@ impl Host for Shared {
         if let Some(member) = self.member() {
             member.resume(resume);
         }
-    }
-}
-
-/// The way of a host to the fabric: whole frames, in order.
-#[derive(Debug)]
-pub(super) struct Wire {
-    address: Ipv4Addr,
-    frames: VecDeque<Vec<u8>>,
-    /// Where the next packet is written, with room for its ICRC.
-    buffer: Vec<u8>,
-    taken: u64,
-}
-
-impl Wire {
-    pub(super) fn new(address: Ipv4Addr) -> Self {
-        Self { address, frames: VecDeque::new(), buffer: vec![0; 8192], taken: 0 }
-    }
-
-    /// Takes the next frame.
-    pub(super) fn pop(&mut self) -> Option<Vec<u8>> {
-        self.frames.pop_front()
-    }
-
-    /// Makes a frame of the packet in the buffer. Returns whether there is room for another.
-    fn add(&mut self, from: Qpn, to: Ipv4Addr, length: usize) -> bool {
-        if let Ok(packet) = Packet::parse(&self.buffer[..length + ICRC_LEN]) {
-            // The frame computes it.
-            let packet = Packet { icrc: None, ..packet };
-            let mut frame = Vec::new();
-            let port = 0xc000 | (from.0.wrapping_sub(FIRST_QPN) as u16 & 0x3fff);
-            emit(&packet, self.address, to, port, &mut frame);
-            self.frames.push_back(frame);
-        }
-        self.frames.len() < CAPACITY
-    }
-}
-
-impl Tx<Shared> for Wire {
-    fn room(&mut self) -> Room {
-        Room::Some
-    }
-
-    fn space(&mut self, _: usize) -> &mut [u8] {
-        &mut self.buffer
-    }
-
-    fn commit(
-        &mut self,
-        _: &Shared,
-        served: &mut Served,
-        packet: &Outgoing<'_, Ipv4Addr>,
-    ) -> Committed {
-        let to = packet.route.or(served.queue_pair.route);
-        let has_room = to.is_none_or(|to| self.add(packet.number, to, packet.length));
-        Committed { packets: 1, has_room }
-    }
-}
-
-impl Link<Shared> for Wire {
-    type Guard = ();
-
-    fn guard(&self) {}
-
-    fn unblock(&mut self, _: &Shared) -> bool {
-        self.frames.len() < CAPACITY
-    }
-
-    fn flush(&mut self, _: &Shared) -> bool {
-        true
-    }
-
-    fn push(&mut self, _: &Shared, route: Ipv4Addr, packet: &[u8]) -> bool {
-        self.buffer[..packet.len()].copy_from_slice(packet);
-        self.add(Qpn(FIRST_QPN), route, packet.len())
-    }
-
-    fn own_taken(&mut self) -> &mut u64 {
-        &mut self.taken
     }
 }

@@ -18,7 +18,7 @@ use ferroce_wire::packet::{ExtensionHeaders, Packet};
 use ferroce_wire::setup::QUEUE_PAIR;
 use ferroce_wire::transport::{Bth, Deth};
 
-use super::frame::{ReceivedPacket, emit};
+use super::frame::{ECT0, ReceivedPacket, emit};
 use super::host::QpConfig;
 use super::workload::{Service, SetUp};
 pub(super) use attempts::Attempt;
@@ -351,7 +351,7 @@ impl Management {
             icrc: None,
         };
         self.psn = self.psn.add(1);
-        emit(&packet, from, to, 0xc001, out);
+        emit(&packet, from, to, 0xc001, ECT0, out);
         true
     }
 }

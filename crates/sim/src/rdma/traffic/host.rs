@@ -1,77 +1,64 @@
-//! A host that posts the flows of its plan on RC queue pairs.
+//! A host that posts the flows of its plan on RC queue pairs: the device core, with memory that has no contents.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::net::Ipv4Addr;
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use ferroce_device::schedule::Schedule;
-use ferroce_device::{Marks, Membership, Schedulable};
-use ferroce_proto::budget::Budget;
+use ferroce_device::credit::Receiver;
+use ferroce_device::credit::probe::ProbePacket;
+use ferroce_device::memory_queue::MemoryQueue;
+use ferroce_device::{Device, Object, ReceiveSource, Tables};
 use ferroce_proto::counters::Counters;
-use ferroce_proto::endpoint::InboundPacket;
+use ferroce_proto::endpoint::Event;
 use ferroce_proto::memory::{NoContents, Sge};
+use ferroce_proto::reason::Reason;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
-use ferroce_proto::ud::Envelope;
 use ferroce_proto::work::{
-    Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, SgList, Status, WorkId,
+    Completion, Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, SgList, Status, WorkId,
 };
+use ferroce_sync::{Mutex, PostedQueue};
+use ferroce_wire::address::Gid;
 use ferroce_wire::ip::Ecn;
-use ferroce_wire::number::{Immediate, LKey, Qpn};
-use ferroce_wire::packet::Packet;
+use ferroce_wire::number::{Immediate, LKey};
 
 use super::plan::{Gate, PlannedFlow};
 use crate::host::{Destination, Host};
-use crate::rdma::frame::{ReceivedPacket, emit_with_ecn};
-use crate::rdma::host::{QpConfig, Transport};
-use crate::rdma::layout::FIRST_QPN;
+use crate::rdma::frame::ReceivedPacket;
+use crate::rdma::host::{Core, QpConfig, Receives, Served, SingleFrame, Wire};
 
 /// Receive requests of each QP, for immediate data. Each is posted again as soon as it has completed.
 const RECEIVES: usize = 16;
 
-/// The payload of every packet, shared by all hosts so that it stays in the cache.
-static ZEROS: [u8; 4096] = [0; 4096];
+/// The frames that its wire takes before it is full: more than a turn of the device core has, so that its QPs take turns.
+const WIRE_CAPACITY: usize = 256;
 
-/// A QP in the schedule.
-#[derive(Debug)]
-struct Served {
-    number: Qpn,
-    marks: Marks,
-}
-
-impl Schedulable for Served {
-    fn number(&self) -> Qpn {
-        self.number
-    }
-
-    fn marks(&self) -> &Marks {
-        &self.marks
-    }
-}
+/// The credit towards a receiver: none is needed, the congestion control alone is measured.
+const UNLIMITED_SHARE: usize = 1 << 40;
 
 /// One end of a connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    qp: Transport,
-    rq: ReceiveQueue,
-    peer: Ipv4Addr,
+    core: Arc<Core>,
     /// The UDP source port, by which switches choose a path.
     port: u16,
-    core: Arc<Served>,
-    membership: Membership,
 }
 
 impl Connection {
-    pub(super) fn new(config: &QpConfig, peer: Ipv4Addr, port: u16) -> Self {
-        let mut rq = ReceiveQueue::new(RECEIVES);
+    pub(super) fn new(index: usize, config: &QpConfig, peer: Ipv4Addr, port: u16) -> Self {
+        let mut queue = ReceiveQueue::new(RECEIVES);
         for id in 0..RECEIVES {
             // The capacity is that many.
-            let _ = rq.post(ReceiveRequest { id: WorkId(id as u64), sg_list: SgList::NONE });
+            let _ = queue.post(ReceiveRequest { id: WorkId(id as u64), sg_list: SgList::NONE });
         }
-        let core = Arc::new(Served { number: config.settings.number, marks: Marks::default() });
-        let membership = Membership::default();
-        Self { qp: config.build(), rq, peer, port, core, membership }
+        let core = Core::new(config.settings.number, index, Receives::new(None, queue));
+        let mut served = core.state().lock();
+        served.queue_pair.endpoint = config.build();
+        served.set_peer(peer, config.attributes.destination);
+        drop(served);
+        Self { core, port }
     }
 }
 
@@ -83,16 +70,27 @@ pub(super) struct Flow {
     pub(super) completed: Option<(Instant, Status)>,
 }
 
+/// The parts of a host that its device core uses.
+#[derive(Debug)]
+struct Shared {
+    tables: Tables<Arc<Core>, Arc<Receives>>,
+    posted: PostedQueue<Arc<Core>>,
+    /// The QPs that have completed something.
+    published: Mutex<Vec<Arc<Core>>>,
+    /// The counts of all QPs.
+    counters: Mutex<Counters>,
+}
+
 #[derive(Debug)]
 pub(super) struct TrafficHost {
-    address: Ipv4Addr,
-    ecn: Ecn,
+    device: Device<Shared>,
+    shared: Shared,
+    wire: Wire,
     connections: Vec<Connection>,
     pub(super) flows: Vec<Flow>,
     gates: Vec<Gate>,
     /// Flows that start at a time.
     starts: BinaryHeap<Reverse<(Instant, usize)>>,
-    schedule: Schedule<Arc<Served>>,
     /// Flows that have completed.
     pub(super) completed: usize,
 }
@@ -107,22 +105,32 @@ impl TrafficHost {
         starts: impl IntoIterator<Item = (Instant, usize)>,
     ) -> Self {
         let flow = |plan| Flow { plan, started: None, completed: None };
+        let tables = Tables::new(0, Arc::default());
+        connections.iter().for_each(|connection| tables.add_queue_pair(&connection.core));
+        let ports = connections.iter().map(|connection| connection.port).collect();
         Self {
-            address,
-            ecn,
+            device: Device::new(UNLIMITED_SHARE, 0),
+            shared: Shared {
+                tables,
+                posted: PostedQueue::default(),
+                published: Mutex::default(),
+                counters: Mutex::default(),
+            },
+            wire: Wire::with_ports(address, ecn, ports, WIRE_CAPACITY),
             connections,
             flows: flows.into_iter().map(flow).collect(),
             gates,
             starts: starts.into_iter().map(Reverse).collect(),
-            schedule: Schedule::default(),
             completed: 0,
         }
     }
 
     /// Returns the counters of all QPs, and resets them.
     pub(super) fn take_counters(&mut self) -> Counters {
-        let mut total = Counters::default();
-        self.connections.iter_mut().for_each(|one| total.add(&one.qp.take_counters()));
+        let mut total = std::mem::take(&mut *self.shared.counters.lock());
+        for Connection { core, .. } in &self.connections {
+            total.add(&core.state().lock().queue_pair.endpoint.take_counters());
+        }
         total
     }
 
@@ -139,10 +147,11 @@ impl TrafficHost {
         };
         let sge = Sge { key: LKey(0), address: remote.address, length: plan.bytes };
         let data = Data::SgList(SgList::from(sge));
-        let connection = &mut self.connections[plan.connection];
+        let core = Arc::clone(&self.connections[plan.connection].core);
         let request = SendRequest::new(WorkId(index as u64), operation, data);
-        match connection.qp.post_send(request) {
-            Ok(()) => self.schedule.push(Arc::clone(&connection.core)),
+        let posted = core.state().lock().queue_pair.endpoint.post_send(request);
+        match posted {
+            Ok(()) => self.device.schedule.push(core),
             // The SQ has capacity for all flows: the QP is in the error state, as another flow failed.
             Err(_) => self.complete(now, index, Status::Flushed),
         }
@@ -166,17 +175,24 @@ impl TrafficHost {
         }
     }
 
-    /// Processes the completions of a connection.
-    fn collect(&mut self, now: Instant, index: usize) {
-        while let Some(done) = self.connections[index].qp.poll_send_completion() {
-            self.complete(now, done.id.0 as usize, done.status);
-        }
-        while let Some(done) = self.connections[index].qp.poll_receive_completion() {
-            // A request completed, so there is space for it.
-            let request = ReceiveRequest { id: done.id, sg_list: SgList::NONE };
-            let _ = self.connections[index].rq.post(request);
-            if let (Status::Success, Some(immediate)) = (done.status, done.immediate) {
-                self.signal(now, immediate.0);
+    /// Processes the completions that the device has published.
+    fn collect(&mut self, now: Instant) {
+        let published = std::mem::take(&mut *self.shared.published.lock());
+        for core in published {
+            let mut served = core.state().lock();
+            let sent = std::mem::take(&mut served.sent);
+            let received = std::mem::take(&mut served.received);
+            drop(served);
+            for done in sent {
+                self.complete(now, done.id.0 as usize, done.status);
+            }
+            for done in received {
+                // A request completed, so there is space for it.
+                let request = ReceiveRequest { id: done.id, sg_list: SgList::NONE };
+                let _ = core.receives().queue().lock().post(request);
+                if let (Status::Success, Some(immediate)) = (done.status, done.immediate) {
+                    self.signal(now, immediate.0);
+                }
             }
         }
     }
@@ -185,19 +201,8 @@ impl TrafficHost {
 impl Host for TrafficHost {
     fn handle_frame(&mut self, now: Instant, bytes: &[u8]) {
         let Some(received) = ReceivedPacket::parse_trusted(bytes, now) else { return };
-        let index = received.packet.bth.destination.0.wrapping_sub(FIRST_QPN) as usize;
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        let Connection { qp, rq, core, .. } = connection;
-        let inbound = InboundPacket {
-            time: now,
-            packet: &received.packet,
-            packets: 1,
-            marked: received.is_marked(),
-            envelope: &Envelope::default(),
-        };
-        qp.handle_packet(&inbound, Some(rq), &mut NoContents);
-        self.schedule.push(Arc::clone(core));
-        self.collect(now, index);
+        self.device.receive(&self.shared, &mut SingleFrame(Some(&received)), now);
+        self.collect(now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -208,56 +213,134 @@ impl Host for TrafficHost {
             self.starts.pop();
             self.start(now, index);
         }
-        while let Some((at, number)) = self.schedule.pop_timer(now) {
-            let index = number.0.wrapping_sub(FIRST_QPN) as usize;
-            let Some(connection) = self.connections.get_mut(index) else { continue };
-            if !connection.membership.take_timer(at) {
-                continue;
-            }
-            match connection.qp.poll_timeout() {
-                Some(deadline) if deadline <= now => {
-                    connection.qp.handle_timeout(now);
-                    self.schedule.push(Arc::clone(&connection.core));
-                }
-                later => {
-                    let Connection { core, membership, .. } = connection;
-                    self.schedule.set_timer(core, membership, later);
-                }
-            }
-            self.collect(now, index);
-        }
+        self.device.run_timers(&self.shared, now);
+        self.collect(now);
     }
 
     fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
-        while let Some(core) = self.schedule.pop() {
-            let index = core.number().0.wrapping_sub(FIRST_QPN) as usize;
-            let connection = &mut self.connections[index];
-            let budget = &mut { Budget::UNLIMITED };
-            let Some(outbound) = connection.qp.poll_transmit(now, budget, &mut NoContents) else {
-                let deadline = connection.qp.poll_timeout();
-                self.schedule.set_timer(&core, &mut connection.membership, deadline);
-                continue;
-            };
-            let transmit = outbound.transmit;
-            let (bth, extensions) = (transmit.bth, transmit.extensions);
-            let payload_len = transmit.payload.len();
-            self.schedule.push(core);
-            let packet = Packet {
-                bth,
-                extensions,
-                payload: &ZEROS[..payload_len],
-                payload_len,
-                pad: &[0; 3][..usize::from(bth.pad)],
-                icrc: None,
-            };
-            emit_with_ecn(&packet, self.address, connection.peer, connection.port, self.ecn, out);
-            return Some(Destination::Header);
+        self.device.schedule.release_owed();
+        loop {
+            if let Some(mut frame) = self.wire.pop() {
+                out.append(&mut frame);
+                return Some(Destination::Header);
+            }
+            let served = self.device.transmit_all(&mut self.wire, &self.shared, now, 1);
+            self.collect(now);
+            if !served && !self.device.schedule.has_ready() {
+                return None;
+            }
         }
-        None
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         let start = self.starts.peek().map(|Reverse((at, _))| *at);
-        [self.schedule.next_timer(), start].into_iter().flatten().min()
+        [self.device.next_timer(), start].into_iter().flatten().min()
     }
+}
+
+impl ferroce_device::Host for Shared {
+    type Handle = Arc<Core>;
+    type State = Served;
+    type Route = Ipv4Addr;
+    type Queue = MemoryQueue;
+    type ReceiveQueue = Arc<Receives>;
+    type Memory<'a> = NoContents;
+    type Arrival<'a> = ReceivedPacket<'a>;
+    type Overrun = Infallible;
+
+    fn memory(&self, _: Instant) -> NoContents {
+        NoContents
+    }
+
+    fn tables(&self) -> &Tables<Arc<Core>, Arc<Receives>> {
+        &self.tables
+    }
+
+    fn posted(&self) -> &PostedQueue<Arc<Core>> {
+        &self.posted
+    }
+
+    fn is_awaited(&self) -> bool {
+        false
+    }
+
+    fn is_peer(&self, served: &Served, source: IpAddr) -> bool {
+        served.queue_pair.route.is_some_and(|peer| peer == source)
+    }
+
+    fn accepted(&self, _: &mut Served, _: &ReceivedPacket<'_>) {}
+
+    fn handle_management(&self, _: &ReceivedPacket<'_>) -> bool {
+        false
+    }
+
+    fn members(&self, _: Gid) -> Vec<Arc<Core>> {
+        Vec::new()
+    }
+
+    fn route_back(&self, _: &ReceivedPacket<'_>) -> Option<Ipv4Addr> {
+        None
+    }
+
+    fn complete_send(
+        &self,
+        _: &Arc<Core>,
+        served: &mut Served,
+        completion: Completion,
+        _: Instant,
+    ) -> Result<(), Infallible> {
+        served.sent.push(completion);
+        Ok(())
+    }
+
+    fn complete_receive(
+        &self,
+        _: &Arc<Core>,
+        served: &mut Served,
+        _: Option<&Arc<Receives>>,
+        completion: Completion,
+        _: Instant,
+    ) -> Result<(), Infallible> {
+        served.received.push(completion);
+        Ok(())
+    }
+
+    fn overrun(&self, _: &mut Served, overrun: Infallible) -> Reason {
+        match overrun {}
+    }
+
+    fn count(&self, _: &mut Served, counted: &Counters) {
+        self.counters.lock().add(counted);
+    }
+
+    fn raise(&self, _: &Arc<Core>, _: Event) {}
+
+    fn limit_reached(&self, _: &Arc<Receives>) {}
+
+    fn published(&self, core: &Arc<Core>, served: &mut Served, _: Instant) {
+        if !served.sent.is_empty() || !served.received.is_empty() {
+            self.published.lock().push(Arc::clone(core));
+        }
+    }
+
+    fn local_receiver(&self, _: &Served) -> Option<(Receiver, Ipv4Addr)> {
+        None
+    }
+
+    fn datagram_queue(
+        &self,
+        _: &Served,
+        _: (Receiver, Ipv4Addr),
+        _: Option<MemoryQueue>,
+    ) -> Option<MemoryQueue> {
+        None
+    }
+
+    fn next_own(&self, _: u64) -> Option<(Ipv4Addr, Box<[u8]>)> {
+        None
+    }
+
+    fn push_probe(&self, _: ProbePacket<Ipv4Addr>) {}
+
+    fn resume_queues(&self, _: impl FnMut(u64, usize) -> bool) {}
 }

@@ -177,7 +177,7 @@ impl Experiment {
             config.attributes.timeout = Some(AckTimeout::at_least(self.timeout));
             // From the dynamic range, and different for each connection: ECMP chooses paths by it.
             let port = 0xc000 | (ports.below(1 << 14) as u16);
-            Connection::new(&config, address(connection.peer as usize), port)
+            Connection::new(index, &config, address(connection.peer as usize), port)
         });
         let mut starts = random.stream("starts");
         let at = plan.first.iter().map(|&flow| {
