@@ -27,13 +27,13 @@ use ferroce_wire::number::{LKey, PKey, Psn, QKey, Qpn, VirtualAddress};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::transport::{Aeth, Bth};
 
-use crate::arrival::{Arrival, Refusal, admit};
+use crate::arrival::{Arrival, Refusal};
 use crate::credit::probe::ProbePacket;
 use crate::device::*;
 use crate::handle::Marks;
 use crate::memory_queue::MemoryQueue;
 use crate::queue_pair::ReceiveSource;
-use crate::receive::Burst;
+use crate::receive::{Burst, admit};
 use crate::tables::Tables;
 
 /// A part of the memory that every access is to.
