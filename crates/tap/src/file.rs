@@ -15,7 +15,7 @@ use super::{CapturePolicy, CaptureStatus, Interface};
 use crate::sync::lock;
 
 /// A capture file that this process has, or had, open.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct OpenFile {
     process: u32,
     path: PathBuf,
@@ -48,23 +48,10 @@ pub(super) fn open(
 ) -> io::Result<(Arc<Shared>, u32)> {
     let process = std::process::id();
     let mut known = lock(&KNOWN);
-    let index = match known.iter().position(|one| one.path == path) {
-        Some(index) => index,
-        None => {
-            let path = path.to_owned();
-            let before = CaptureStatus::default();
-            known.push(OpenFile {
-                process,
-                path,
-                users: 0,
-                interfaces: 0,
-                begun: false,
-                open: None,
-                before,
-            });
-            known.len() - 1
-        }
-    };
+    let index = known.iter().position(|one| one.path == path).unwrap_or_else(|| {
+        known.push(OpenFile { process, path: path.to_owned(), ..OpenFile::default() });
+        known.len() - 1
+    });
     let entry = &mut known[index];
     if entry.process != process {
         let reason = "the process that this one was forked from writes it: put %p into its name";
@@ -80,7 +67,7 @@ pub(super) fn open(
                 true => Output::append(path)?,
                 false => Output::create(path)?,
             };
-            entry.begun = output.is_in_place();
+            entry.begun = output.replaces.is_none();
             let writer = Writer::new(output, &interface).map_err(|error| match error {
                 WriteError::Io(error) => error,
                 other => io::Error::other(other.to_string()),
@@ -119,13 +106,13 @@ pub(super) fn release(shared: &Arc<Shared>) {
         let _ = thread.join();
         let status = shared.status();
         entry.begun |= status.written > 0;
-        entry.before = entry.before.clone().and(status);
+        entry.before = std::mem::take(&mut entry.before).and(status);
     }
 }
 
-/// Ends all open files before the process exits, until the deadline. A process that exits in the middle of a call may
-/// hold any of these locks forever.
-pub(super) fn end_all(until: u64) {
+/// Finishes all captures before the process exits, until a deadline in nanoseconds of the monotonic clock. A process that exits
+/// in the middle of a call may hold any of these locks forever.
+pub fn finish_all(until: u64) {
     let process = std::process::id();
     let mut open: Vec<Arc<Shared>> = Vec::new();
     let _ = retry_until(until, || {
@@ -151,8 +138,9 @@ fn retry_until<T>(until: u64, mut attempt: impl FnMut() -> Option<T>) -> Option<
     }
 }
 
-/// The status of all files of this process.
-pub(super) fn all() -> Vec<(PathBuf, CaptureStatus)> {
+/// The captures of this process: each file with its status. For programs about to exit, and for preloaded libraries;
+/// other callers ask the context.
+pub fn captures() -> Vec<(PathBuf, CaptureStatus)> {
     let process = std::process::id();
     let Ok(known) = KNOWN.try_lock() else { return Vec::new() };
     let ours = known.iter().filter(|one| one.process == process);

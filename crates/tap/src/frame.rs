@@ -1,12 +1,11 @@
 //! A packet with all its headers, and its comment.
 
-use std::fmt::Write;
 use std::net::IpAddr;
 
+use ferroce_trace::file::Direction;
 use ferroce_wire::ip::InternetChecksum;
 use ferroce_wire::opcode::Opcode;
 
-use super::metadata::Direction;
 use super::{Interface, Owner, PacketMetadata};
 
 const IPV4: [u8; 2] = [0x08, 0x00];
@@ -24,30 +23,26 @@ pub(super) fn headers(
 ) {
     let (source, destination) = (metadata.headers.source, metadata.headers.destination);
     frame.clear();
-    frame.extend_from_slice(
-        &interface.ethernet(destination.ip(), metadata.direction == Direction::In),
-    );
-    frame.extend_from_slice(&interface.ethernet(source.ip(), metadata.direction == Direction::Out));
+    let is_sent = metadata.direction == Direction::Outbound;
+    frame.extend_from_slice(&interface.ethernet(destination.ip(), !is_sent));
+    frame.extend_from_slice(&interface.ethernet(source.ip(), is_sent));
     let ip = metadata.headers.global_route(
         packet,
         metadata.identification,
         metadata.traffic_class,
         metadata.hop_limit,
     );
-    let ip = if source.is_ipv4() {
-        frame.extend_from_slice(&IPV4);
-        // After 20 bytes of zero.
-        &ip[20..]
-    } else {
-        frame.extend_from_slice(&IPV6);
-        &ip[..]
+    // The header of IPv4 is behind 20 bytes of zero, the addresses are at the end of both.
+    let (kind, ip, addresses) = match source.is_ipv4() {
+        true => (IPV4, &ip[20..], &ip[32..]),
+        false => (IPV6, &ip[..], &ip[8..]),
     };
+    frame.extend_from_slice(&kind);
     frame.extend_from_slice(ip);
     let [a, b] = source.port().to_be_bytes();
     let [c, d] = destination.port().to_be_bytes();
     let [e, f] = ((8 + packet.len()) as u16).to_be_bytes();
     let udp = [a, b, c, d, e, f, 0, 0];
-    let addresses = if source.is_ipv4() { &ip[12..] } else { &ip[8..] };
     let sum = InternetChecksum::default().over(addresses).over(&[0, UDP, e, f]).over(&udp);
     let sum = match sum.over(packet).finish().0 {
         // RFC 768: zero would mean no checksum.
@@ -70,24 +65,16 @@ impl Comment {
         let of = Some((direction, owner, opcode));
         if self.of != of {
             self.of = of;
-            comment(direction, owner, opcode, &mut self.text);
+            let way = if direction == Direction::Inbound { "for" } else { "from" };
+            self.text = format!("{way} QP 0x{:06x}", owner.queue_pair.0);
+            if let Some(work) = owner.work {
+                self.text += &format!(", work request {}", work.0);
+            }
+            self.text += ": ";
+            self.text += opcode.name();
         }
         &self.text
     }
-}
-
-fn comment(direction: Direction, owner: Owner, opcode: Opcode, text: &mut String) {
-    text.clear();
-    let way = match direction {
-        Direction::In => "for",
-        Direction::Out => "from",
-    };
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{way} QP 0x{:06x}", owner.queue_pair.0);
-    if let Some(work) = owner.work {
-        let _ = write!(text, ", work request {}", work.0);
-    }
-    let _ = write!(text, ": {}", opcode.name());
 }
 
 impl Interface {
@@ -138,8 +125,8 @@ mod tests {
             Headers { source: source.parse().unwrap(), destination: destination.parse().unwrap() };
         let owner = Owner { queue_pair: Qpn(0x01_2345), work: Some(WorkId(9)) };
         match direction {
-            Direction::Out => PacketMetadata::sent(headers, 2, None, 3, owner),
-            Direction::In => {
+            Direction::Outbound => PacketMetadata::sent(headers, 2, None, 3, owner),
+            Direction::Inbound => {
                 let identification = Identification::of_segment(3);
                 PacketMetadata::received(headers, 2, Some(64), identification, owner)
             }
@@ -168,7 +155,7 @@ mod tests {
         for (source, destination) in
             [("192.0.2.1:49152", "192.0.2.2:4791"), ("[2001:db8::1]:49152", "[2001:db8::2]:4791")]
         {
-            let metadata = metadata(source, destination, Direction::Out);
+            let metadata = metadata(source, destination, Direction::Outbound);
             let frame = frame(&interface, &metadata);
             assert_eq!(frame[6..12], MAC);
             assert_eq!(frame[0] & 2, 2, "the peer's is made up");
@@ -190,9 +177,9 @@ mod tests {
     #[test]
     fn ethernet_addresses_fit_the_interface() {
         let eth0 = Interface { name: String::new(), network: String::new(), mac: Some(MAC) };
-        let group = metadata("192.0.2.1:49152", "239.129.2.3:4791", Direction::Out);
+        let group = metadata("192.0.2.1:49152", "239.129.2.3:4791", Direction::Outbound);
         assert_eq!(frame(&eth0, &group)[..6], [0x01, 0, 0x5e, 0x01, 2, 3]);
-        let came = metadata("192.0.2.2:49152", "192.0.2.1:4791", Direction::In);
+        let came = metadata("192.0.2.2:49152", "192.0.2.1:4791", Direction::Inbound);
         assert_eq!(frame(&eth0, &came)[..12], [&MAC[..], &[2, 0, 192, 0, 2, 2]].concat());
         let lo = Interface { name: String::new(), network: String::new(), mac: Some([0; 6]) };
         assert_eq!(frame(&lo, &came)[..12], [0; 12]);
@@ -202,9 +189,9 @@ mod tests {
     fn comments_name_queue_pair_and_request() {
         let mut comment = Comment::default();
         let owner = |work| Owner { queue_pair: Qpn(0x01_2345), work };
-        let text = comment.on(Direction::Out, owner(Some(WorkId(9))), Opcode(0x11));
+        let text = comment.on(Direction::Outbound, owner(Some(WorkId(9))), Opcode(0x11));
         assert_eq!(text, format!("from QP 0x012345, work request 9: {}", Opcode(0x11).name()));
-        let text = comment.on(Direction::In, owner(None), Opcode(0));
+        let text = comment.on(Direction::Inbound, owner(None), Opcode(0));
         assert_eq!(text, format!("for QP 0x012345: {}", Opcode(0).name()));
     }
 }

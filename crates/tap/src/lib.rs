@@ -34,7 +34,6 @@ mod queue;
 mod sync;
 mod writer;
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -44,7 +43,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use ferroce_wire::transport::Bth;
 
 use crate::sync::lock;
+pub use file::{captures, finish_all};
 use live::LiveOutput;
+pub use live::look_for_collectors;
 pub use live::message::{Comments, Message, RecordHeader};
 pub use metadata::{Owner, PacketMetadata};
 use queue::Shared;
@@ -71,24 +72,13 @@ pub struct Interface {
 }
 
 /// A capture file cannot be opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the capture {}: {source}", path.display())]
 pub struct CaptureError {
     /// The file, with the process ID in its name.
     pub path: PathBuf,
     /// The error of the operating system.
     pub source: io::Error,
-}
-
-impl fmt::Display for CaptureError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot write the capture {}: {}", self.path.display(), self.source)
-    }
-}
-
-impl std::error::Error for CaptureError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
 }
 
 /// The state of a capture.
@@ -126,17 +116,6 @@ impl CaptureStatus {
             failure: self.failure.or(later.failure),
         }
     }
-}
-
-/// The captures of this process: each file with its status. For programs about to exit, and for preloaded libraries;
-/// other callers ask the context.
-pub fn captures() -> Vec<(PathBuf, CaptureStatus)> {
-    file::all()
-}
-
-/// Finishes all captures before the process exits, until a deadline in nanoseconds of the monotonic clock.
-pub fn finish_all(until: u64) {
-    file::end_all(until);
 }
 
 /// Captures the packets of one device: to a file, to live collectors, or not at all.
@@ -200,7 +179,7 @@ impl Tap {
         }
         lock(&self.sources).push(source);
         for output in self.outputs().iter() {
-            output.add_source(source);
+            output.attachment.add_source(source);
         }
     }
 
@@ -214,7 +193,7 @@ impl Tap {
         }
         if self.is_live() {
             for output in self.outputs().iter() {
-                output.push(&self.interface, metadata, packet);
+                output.attachment.push(output.interface, &self.interface, metadata, packet);
             }
         }
     }
@@ -267,11 +246,6 @@ impl Drop for Tap {
         }
         live::unregister();
     }
-}
-
-/// Looks for live collectors, after one has started.
-pub fn look_for_collectors() {
-    live::look();
 }
 
 #[cfg(test)]

@@ -11,30 +11,22 @@
 mod attachment;
 pub(super) mod message;
 
+use std::io;
 use std::sync::{Arc, Mutex, Weak};
 
-use ferroce_sys::{ForkMutex, capture_link, signal};
+use ferroce_sys::capture_link::{self, CollectorName};
+use ferroce_sys::{ForkMutex, signal};
 
-use super::{Interface, PacketMetadata, Tap};
+use super::Tap;
 use crate::sync::lock;
 use attachment::Attachment;
 
 /// A device's way to a collector.
 #[derive(Debug)]
 pub(super) struct LiveOutput {
-    attachment: Arc<Attachment>,
+    pub(super) attachment: Arc<Attachment>,
     /// The number of the device in the records.
-    interface: u32,
-}
-
-impl LiveOutput {
-    pub(super) fn push(&self, device: &Interface, metadata: &PacketMetadata, packet: &[u8]) {
-        self.attachment.push(self.interface, device, metadata, packet);
-    }
-
-    pub(super) fn add_source(&self, source: std::net::SocketAddr) {
-        self.attachment.add_source(source);
-    }
+    pub(super) interface: u32,
 }
 
 /// The devices and collectors of this process.
@@ -66,25 +58,12 @@ impl Live {
 
 /// Adds a device, and looks for collectors. The device has sent nothing yet, so it is recorded from its first packet on.
 pub(super) fn register(tap: &Arc<Tap>) {
-    let mut live = LIVE.lock();
-    live.check_process();
-    live.taps.retain(|tap| tap.strong_count() > 0);
-    live.taps.push(Arc::downgrade(tap));
-    for attachment in &live.attachments {
-        connect(tap, attachment);
-    }
-    let taps = attach(&mut live, true);
-    drop(live);
-    drop(taps);
+    attach(Some(tap));
 }
 
-/// Looks for collectors. A new one says when to begin, after it has heard from the other processes.
-pub(super) fn look() {
-    let mut live = LIVE.lock();
-    live.check_process();
-    let taps = attach(&mut live, false);
-    drop(live);
-    drop(taps);
+/// Looks for live collectors, after one has started. It says when to begin, after it has heard from the other processes.
+pub fn look_for_collectors() {
+    attach(None);
 }
 
 /// Removes a device. Without devices there is nothing to collect.
@@ -99,39 +78,49 @@ pub(super) fn unregister() {
     }
 }
 
-/// Connects to the collectors that are new. Returns the devices, to be dropped without the lock: the last reference to a
-/// device takes it.
-fn attach(live: &mut Live, begin: bool) -> Vec<Arc<Tap>> {
+/// Adds a device that is `new`, and connects all devices to the collectors that are.
+fn attach(new: Option<&Arc<Tap>>) {
+    let mut live = LIVE.lock();
+    live.check_process();
+    if let Some(tap) = new {
+        live.taps.retain(|tap| tap.strong_count() > 0);
+        live.taps.push(Arc::downgrade(tap));
+        live.attachments.iter().for_each(|attachment| connect(tap, attachment));
+    }
     let taps: Vec<_> = live.taps().collect();
     // Without the table of sockets, nobody can collect.
     for collector in capture_link::collectors().unwrap_or_default() {
         if live.attachments.iter().any(|one| one.collector == collector && !one.has_ended()) {
             continue;
         }
-        let attachment = match Attachment::open(&collector) {
-            Ok(attachment) => Arc::new(attachment),
+        let attachment = match start(&collector) {
+            Ok(attachment) => attachment,
             Err(error) => {
                 tracing::warn!(%error, "a live capture cannot be joined: it lacks this process");
                 continue;
             }
         };
-        let worker = Arc::clone(&attachment);
-        let thread = std::thread::Builder::new().name("ferroce-collect".into());
-        let run = move || {
-            worker.run();
-            detach(&worker);
-        };
-        if let Err(error) = signal::with_signals_blocked(|| thread.spawn(run)) {
-            tracing::warn!(%error, "a live capture cannot be joined: it lacks this process");
-            continue;
-        }
         taps.iter().for_each(|tap| connect(tap, &attachment));
-        if begin {
+        if new.is_some() {
             attachment.begin();
         }
         live.attachments.push(attachment);
     }
-    taps
+    // Before the devices: the last reference to a device takes the lock.
+    drop(live);
+}
+
+/// Connects to a collector, and starts the thread that handles its messages.
+fn start(collector: &CollectorName) -> io::Result<Arc<Attachment>> {
+    let attachment = Arc::new(Attachment::open(collector)?);
+    let worker = Arc::clone(&attachment);
+    let run = move || {
+        worker.run();
+        detach(&worker);
+    };
+    let thread = std::thread::Builder::new().name("ferroce-collect".into());
+    signal::with_signals_blocked(|| thread.spawn(run))?;
+    Ok(attachment)
 }
 
 fn connect(tap: &Tap, attachment: &Arc<Attachment>) {

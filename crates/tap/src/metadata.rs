@@ -1,16 +1,10 @@
 //! The metadata of a packet, which its sender or receiver passes with its bytes.
 
 use ferroce_proto::work::WorkId;
+use ferroce_trace::file::Direction;
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::udp_headers::Headers;
-
-/// The direction of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    In,
-    Out,
-}
 
 /// The owner of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +42,7 @@ impl PacketMetadata {
         owner: Owner,
     ) -> Self {
         Self {
-            direction: Direction::Out,
+            direction: Direction::Outbound,
             headers,
             traffic_class,
             hop_limit: hop_limit.unwrap_or(DEFAULT_HOP_LIMIT),
@@ -66,15 +60,8 @@ impl PacketMetadata {
         identification: Identification,
         owner: Owner,
     ) -> Self {
-        Self {
-            direction: Direction::In,
-            headers,
-            traffic_class,
-            hop_limit: hop_limit.unwrap_or(DEFAULT_HOP_LIMIT),
-            identification,
-            owner,
-            corrupted: false,
-        }
+        let sent = Self::sent(headers, traffic_class, hop_limit, 0, owner);
+        Self { direction: Direction::Inbound, identification, ..sent }
     }
 
     /// The same packet, which arrived with a wrong ICRC.
@@ -84,6 +71,6 @@ impl PacketMetadata {
 
     /// Whether the record of its sender, if there is one, shows all there is to see.
     pub(super) fn is_known_to_sender(&self) -> bool {
-        self.direction == Direction::In && !self.corrupted
+        self.direction == Direction::Inbound && !self.corrupted
     }
 }

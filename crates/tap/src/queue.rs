@@ -56,12 +56,6 @@ impl Chunk {
         self.bytes.len() + self.entries.len() * size_of::<Entry>()
     }
 
-    /// Why the packet at a position was refused.
-    pub(super) fn reason_of(&self, position: usize) -> Option<&str> {
-        let (_, reason) = self.reasons.iter().find(|(of, _)| *of == position)?;
-        Some(reason)
-    }
-
     /// Adds why a packet was refused to its last record. Returns whether it was found.
     fn annotate(&mut self, packet: &Bth, reason: &str) -> bool {
         let mut start = self.bytes.len();
@@ -134,7 +128,7 @@ struct TakenChunks {
 }
 
 /// An open file, shared by the data path and the thread.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Shared {
     policy: CapturePolicy,
     waiting: Mutex<Waiting>,
@@ -151,17 +145,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(policy: CapturePolicy) -> Self {
-        Self {
-            policy,
-            waiting: Mutex::default(),
-            wake: Condvar::new(),
-            written_out: Condvar::new(),
-            sources: RwLock::default(),
-            written: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            failure: OnceLock::new(),
-            ended: AtomicBool::new(false),
-        }
+        Self { policy, ..Self::default() }
     }
 
     /// Adds send addresses of a device that writes this file.

@@ -6,15 +6,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ferroce_sys::file_lock;
-use ferroce_trace::file::{
-    self as trace, Batch, LinkType, Packet, PcapngWriter, Timestamp, WriteError,
-};
+use ferroce_trace::file::{Batch, LinkType, Packet, PcapngWriter, Timestamp, WriteError};
 use ferroce_wire::opcode::Opcode;
 
-use super::Interface;
 use super::frame::{self, Comment};
-use super::metadata::Direction;
 use super::queue::{Chunk, real_time};
+use super::{Interface, PacketMetadata};
 
 /// The maximum number of packets per write call: each has two slices, and the system takes 1024.
 const MAX_PACKETS_PER_WRITE: usize = 500;
@@ -24,7 +21,7 @@ const MAX_PACKETS_PER_WRITE: usize = 500;
 pub(super) struct Output {
     file: File,
     /// The existing file and the new one, which replaces it with the first packet.
-    replaces: Option<(PathBuf, PathBuf)>,
+    pub(super) replaces: Option<(PathBuf, PathBuf)>,
 }
 
 impl Output {
@@ -34,9 +31,7 @@ impl Output {
         let there = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0);
         if there {
             let old = OpenOptions::new().write(true).open(path)?;
-            if !file_lock::try_lock_exclusive(&old)? {
-                return Err(taken());
-            }
+            lock(&old)?;
             let target = fs::canonicalize(path)?;
             let mut temporary = target.clone().into_os_string();
             temporary.push(".partial");
@@ -53,16 +48,8 @@ impl Output {
     /// Reopens a file that this process has written, to append to it.
     pub(super) fn append(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).open(path)?;
-        // Two writers would corrupt it. Devices such as /dev/null may have any number of writers.
-        if file.metadata()?.is_file() && !file_lock::try_lock_exclusive(&file)? {
-            return Err(taken());
-        }
+        lock(&file)?;
         Ok(Self { file, replaces: None })
-    }
-
-    /// Whether the file of that name is being written, not a temporary one.
-    pub(super) fn is_in_place(&self) -> bool {
-        self.replaces.is_none()
     }
 }
 
@@ -72,19 +59,22 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Locks and truncates a file. Devices such as /dev/null may have any number of writers.
+/// Locks a file: two writers would corrupt it. Devices such as /dev/null may have any number of writers. Returns whether it is
+/// a file.
+fn lock(file: &File) -> io::Result<bool> {
+    let is_file = file.metadata()?.is_file();
+    if is_file && !file_lock::try_lock_exclusive(file)? {
+        return Err(io::Error::other("another process writes it: put %p into its name"));
+    }
+    Ok(is_file)
+}
+
+/// Locks and truncates a file.
 fn own(file: File) -> io::Result<File> {
-    if file.metadata()?.is_file() {
-        if !file_lock::try_lock_exclusive(&file)? {
-            return Err(taken());
-        }
+    if lock(&file)? {
         file.set_len(0)?;
     }
     Ok(file)
-}
-
-fn taken() -> io::Error {
-    io::Error::other("another process writes it: put %p into its name")
 }
 
 /// Makes frames and writes them.
@@ -156,26 +146,16 @@ impl Writer {
                 let Some(interface) = self.interfaces.get(index) else { continue };
                 frame::headers(interface, &entry.metadata, packet, &mut self.headers);
                 let time = i64::try_from(entry.time).unwrap_or(i64::MAX);
-                let direction = match entry.metadata.direction {
-                    Direction::In => trace::Direction::Inbound,
-                    Direction::Out => trace::Direction::Outbound,
-                };
+                let PacketMetadata { direction, owner, .. } = entry.metadata;
                 let opcode = Opcode(packet.first().copied().unwrap_or_default());
-                let comment =
-                    self.comment.on(entry.metadata.direction, entry.metadata.owner, opcode);
-                let with_reason;
-                let comment = match chunk.reason_of(position) {
-                    None => comment,
-                    Some(reason) => {
-                        with_reason = format!("{comment}\n{reason}");
-                        &with_reason
-                    }
-                };
+                let comment = self.comment.on(direction, owner, opcode);
+                let reason = chunk.reasons.iter().find(|(of, _)| *of == position);
+                let with_reason = reason.map(|(_, reason)| format!("{comment}\n{reason}"));
                 let record = Packet::new(Timestamp::from_nanoseconds(time), &self.headers)
                     .on_interface(entry.interface)
                     .going(direction)
                     .after_dropped(entry.dropped)
-                    .with_comment(comment);
+                    .with_comment(with_reason.as_deref().unwrap_or(comment));
                 batch.add(&record, packet)?;
                 self.packets[index] += 1;
             }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ferroce_sys::capture_link::{CollectorName, Connection, MAX_MESSAGE};
 use ferroce_sys::ring::{Broken, Producer};
+use ferroce_trace::file::Direction;
 
-use super::super::metadata::Direction;
 use super::super::queue::real_time;
 use super::super::{Interface, PacketMetadata, frame};
 use super::message::{Message, RecordHeader};
@@ -31,7 +31,7 @@ struct Output {
 
 /// The connection of this process to a collector.
 #[derive(Debug)]
-pub(super) struct Attachment {
+pub(crate) struct Attachment {
     pub(super) collector: CollectorName,
     connection: Connection,
     output: Mutex<Output>,
@@ -77,14 +77,15 @@ impl Attachment {
     }
 
     /// Announces an address that this process sends from, before the first packet leaves.
-    pub(super) fn add_source(&self, source: SocketAddr) {
-        self.know(source);
+    pub(crate) fn add_source(&self, source: SocketAddr) {
+        self.know(source, true);
         self.send(&Message::Source(source));
     }
 
-    fn know(&self, source: SocketAddr) {
+    fn know(&self, source: SocketAddr, is_captured: bool) {
         let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
-        sources.insert((source.ip(), source.port()));
+        let source = (source.ip(), source.port());
+        let _ = if is_captured { sources.insert(source) } else { sources.remove(&source) };
     }
 
     fn is_source(&self, source: SocketAddr) -> bool {
@@ -123,12 +124,8 @@ impl Attachment {
             match self.connection.receive(&mut buffer) {
                 Ok(Some(length)) => match Message::decode(&buffer[..length]) {
                     Some(Message::Begin) => self.begin(),
-                    Some(Message::Source(source)) => self.know(source),
-                    Some(Message::NoSource(source)) => {
-                        let mut sources =
-                            self.sources.write().unwrap_or_else(PoisonError::into_inner);
-                        sources.remove(&(source.ip(), source.port()));
-                    }
+                    Some(Message::Source(source)) => self.know(source, true),
+                    Some(Message::NoSource(source)) => self.know(source, false),
                     // A later version may say more.
                     _ => {}
                 },
@@ -141,7 +138,7 @@ impl Attachment {
 
     /// Writes a packet of a device to the ring, unless its sender records it. If the ring is full, waits or drops it, as
     /// the collector has asked.
-    pub(super) fn push(
+    pub(crate) fn push(
         &self,
         interface: u32,
         device: &Interface,
@@ -151,7 +148,6 @@ impl Attachment {
         if !self.begun.load(Ordering::Relaxed) || self.has_ended() {
             return;
         }
-        let received = metadata.direction == Direction::In;
         if metadata.is_known_to_sender() && self.is_source(metadata.headers.source) {
             return;
         }
@@ -180,7 +176,7 @@ impl Attachment {
             time,
             interface,
             original: original as u32,
-            received,
+            received: metadata.direction == Direction::Inbound,
             queue_pair: metadata.owner.queue_pair.0,
             work: metadata.owner.work.map(|work| work.0),
             dropped: dropped.get_mut(interface as usize).map_or(0, std::mem::take),

@@ -5,11 +5,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ferroce_proto::work::WorkId;
+use ferroce_trace::file::Direction;
 use ferroce_wire::number::Qpn;
 
 use super::super::Owner;
 use super::super::frame::Comment;
-use super::super::metadata::Direction;
 
 /// The longest name in a message; longer ones are cut.
 const MAX_NAME: usize = 64;
@@ -92,19 +92,11 @@ fn take_name(bytes: &[u8]) -> Option<(String, &[u8])> {
 }
 
 fn address(kind: u8, address: SocketAddr) -> Vec<u8> {
-    let mut bytes = vec![kind];
-    bytes.extend_from_slice(&address.port().to_le_bytes());
-    match address.ip() {
-        IpAddr::V4(ip) => {
-            bytes.push(4);
-            bytes.extend_from_slice(&ip.octets());
-        }
-        IpAddr::V6(ip) => {
-            bytes.push(6);
-            bytes.extend_from_slice(&ip.octets());
-        }
-    }
-    bytes
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => [&[4][..], &ip.octets()].concat(),
+        IpAddr::V6(ip) => [&[6][..], &ip.octets()].concat(),
+    };
+    [&[kind][..], &address.port().to_le_bytes(), &ip].concat()
 }
 
 fn take_address(bytes: &[u8]) -> Option<SocketAddr> {
@@ -181,7 +173,7 @@ pub struct Comments(Comment);
 impl Comments {
     /// The comment on a packet whose BTH has this opcode.
     pub fn on(&mut self, header: &RecordHeader, opcode: u8) -> &str {
-        let direction = if header.received { Direction::In } else { Direction::Out };
+        let direction = if header.received { Direction::Inbound } else { Direction::Outbound };
         let owner = Owner { queue_pair: Qpn(header.queue_pair), work: header.work.map(WorkId) };
         self.0.on(direction, owner, ferroce_wire::opcode::Opcode(opcode))
     }
