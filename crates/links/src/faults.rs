@@ -39,16 +39,9 @@ impl Faults {
 const MILLION: f64 = 1e6;
 
 /// A text that does not describe [`Faults`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{}\" is not understood: {}", .0, Faults::SYNTAX)]
 pub struct BadFaults(String);
-
-impl fmt::Display for BadFaults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\" is not understood: {}", self.0, Faults::SYNTAX)
-    }
-}
-
-impl std::error::Error for BadFaults {}
 
 impl FromStr for Faults {
     type Err = BadFaults;
@@ -141,15 +134,11 @@ impl FaultInjector {
                 if self.chance(self.faults.corruption) {
                     let mut corrupt = packet.to_vec();
                     let bit = self.next() as usize % (8 * corrupt.len().max(1));
-                    corrupt
-                        .iter_mut()
-                        .skip(bit / 8)
-                        .take(1)
-                        .for_each(|byte| *byte ^= 1 << (bit % 8));
+                    if let Some(byte) = corrupt.get_mut(bit / 8) {
+                        *byte ^= 1 << (bit % 8);
+                    }
                     deliver(&RxDatagram { info: &info, data: &corrupt });
-                    continue;
-                }
-                if self.chance(self.faults.reordering) {
+                } else if self.chance(self.faults.reordering) {
                     let behind = 1 + (self.next() % 8) as u32;
                     self.delayed.push_back((behind, info, packet.into()));
                 } else {

@@ -1,4 +1,4 @@
-//! All addresses of a device, and what is looked up in them.
+//! The addresses of a device with their sockets, and what is looked up in them.
 
 #[cfg(test)]
 mod tests;
@@ -6,24 +6,33 @@ mod tests;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 
-use ferroce_device::tuning::tx::MAX_IN_FLIGHT;
-use ferroce_sys::Socket;
+use ferroce_device::tuning::tx::{MAX_IN_FLIGHT, MAX_REPORTS_PER_SOCKET};
+use ferroce_sys::{Interest, Poller, Slot, Socket};
 use ferroce_wire::number::Qpn;
 use ferroce_wire::udp_headers::Headers;
 
-use super::address::Address;
-use super::senders::source_port;
+use super::senders::{Senders, source_port};
 use crate::route::Route;
+
+/// The bytes read of the packet quoted by a report: enough to identify it.
+const QUOTED: usize = 64;
+
+/// An address of a device, with its sockets.
+#[derive(Debug)]
+pub struct Address {
+    /// The address at which peers reach us.
+    pub address: SocketAddr,
+    /// The socket that receives.
+    pub receiver: Socket,
+    /// The sockets that send.
+    pub senders: Senders,
+    /// This process's share of the QPN space of the address, with its mailbox.
+    pub slot: Slot,
+}
 
 /// The addresses of a device, in the order in which routes count them.
 #[derive(Debug)]
-pub struct Addresses(Box<[Address]>);
-
-impl From<Vec<Address>> for Addresses {
-    fn from(list: Vec<Address>) -> Self {
-        Self(list.into())
-    }
-}
+pub struct Addresses(pub Box<[Address]>);
 
 impl Deref for Addresses {
     type Target = [Address];
@@ -31,15 +40,6 @@ impl Deref for Addresses {
     #[inline]
     fn deref(&self) -> &[Address] {
         &self.0
-    }
-}
-
-impl<'a> IntoIterator for &'a Addresses {
-    type Item = &'a Address;
-    type IntoIter = std::slice::Iter<'a, Address>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
     }
 }
 
@@ -112,21 +112,42 @@ impl Addresses {
 
     /// The addresses of the first send sockets.
     pub fn sources(&self) -> impl Iterator<Item = SocketAddr> {
-        self.iter().map(|own| own.senders.first().local())
+        self.iter().map(|own| own.senders.get(0).local())
     }
 
     /// The number of send sockets.
     pub fn senders(&self) -> usize {
-        self.iter().map(|own| own.senders.len()).sum()
+        self.iter().map(|own| own.senders.iter().count()).sum()
     }
 
     /// The send sockets, each with the fields its routes have in common.
-    pub(super) fn send_sockets(&self) -> impl Iterator<Item = (Route, &Socket)> {
+    fn send_sockets(&self) -> impl Iterator<Item = (Route, &Socket)> {
         (0..=u8::MAX).zip(self.iter()).flat_map(|(link, own)| {
             own.senders.iter().map(move |(sender, socket)| {
                 (Route { sender, ..Route::new(link, own.address) }, socket)
             })
         })
+    }
+
+    /// Watches the send sockets for ICMP port unreachable: the peer's host has no process with an open device. Returns their
+    /// indices.
+    pub fn watch_reports(&self, poller: &mut Poller) -> Vec<usize> {
+        let sockets = self.send_sockets();
+        sockets.map(|(_, socket)| poller.watch(socket, Interest::Nothing)).collect()
+    }
+
+    /// Reads these reports of all send sockets. Calls `each` with the route of each packet that did not arrive, and its first
+    /// bytes from the BTH on.
+    pub fn read_reports(&self, mut each: impl FnMut(Route, &[u8])) {
+        let mut quoted = [0; QUOTED];
+        for (route, socket) in self.send_sockets() {
+            for _ in 0..MAX_REPORTS_PER_SOCKET {
+                let Some((destination, length)) = socket.take_port_unreachable(&mut quoted) else {
+                    break;
+                };
+                each(Route { destination, ..route }, &quoted[..length]);
+            }
+        }
     }
 
     /// The bytes that may be in flight to one peer, as [`ferroce_proto::congestion::cost`] counts them. The peer's receive

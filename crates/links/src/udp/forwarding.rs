@@ -7,7 +7,7 @@ mod tests;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ferroce_device::forwarding::{self, Backlog, Busy, Cost};
+use ferroce_device::forwarding::{Backlog, Busy, Cost, Forwarded};
 use ferroce_device::tuning::forwarding::MAX_BACKLOG_BYTES;
 use ferroce_sync::Mutex;
 use ferroce_sys::{Error, Recipient, RxInfo, Uncancellable};
@@ -42,35 +42,14 @@ impl Default for Forwarding {
     }
 }
 
-/// What became of a packet for another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Forwarded {
-    /// Its mailbox has the packet.
-    Sent,
-    /// The packet is queued until the mailbox has space.
-    Queued,
-    /// The packet is lost.
-    Failed,
-    /// The packet is lost: no process has this slot or service.
-    NoOwner,
-}
-
-/// What became of queued packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Retried {
-    /// The packets that mailboxes have now.
-    pub sent: u64,
-    /// The packets that are lost.
-    pub failed: u64,
-}
-
 impl Forwarding {
     /// Whether no packets are queued.
     pub fn is_empty(&self) -> bool {
         !self.some.load(Ordering::Acquire)
     }
 
-    /// Forwards packets that arrived at the address `local` to their owner, now or later.
+    /// Forwards packets that arrived at the address `local` to their owner, now or when its mailbox has space. They are lost if it
+    /// answers with an error: [`Error::NoOwner`] if no process has this slot or service.
     pub fn forward(
         &self,
         addresses: &Addresses,
@@ -78,58 +57,43 @@ impl Forwarding {
         to: Recipient,
         info: &RxInfo,
         data: &[u8],
-    ) -> Forwarded {
+    ) -> Forwarded<Result<(), Error>> {
         let mut backlog = self.backlog.lock();
-        let send = || or_busy(send(addresses, local, to, info, data));
+        let send = || send(addresses, local, to, info, data);
         let packet = || ForwardedPacket { local, info: *info, data: data.into() };
-        match backlog.forward(to, send, packet) {
-            forwarding::Forwarded::Sent(Ok(())) => Forwarded::Sent,
-            forwarding::Forwarded::Sent(Err(Error::NoOwner)) => Forwarded::NoOwner,
-            forwarding::Forwarded::Sent(Err(_)) | forwarding::Forwarded::Dropped => {
-                Forwarded::Failed
-            }
-            forwarding::Forwarded::Queued => {
-                self.some.store(true, Ordering::Release);
-                Forwarded::Queued
-            }
+        let forwarded = backlog.forward(to, send, packet);
+        if matches!(forwarded, Forwarded::Queued) {
+            self.some.store(true, Ordering::Release);
         }
+        forwarded
     }
 
-    /// Retries the queued packets.
-    pub fn retry(&self, addresses: &Addresses) -> Retried {
-        let mut retried = Retried::default();
+    /// Retries the queued packets. Calls `each` with the answers of their owners.
+    pub fn retry(&self, addresses: &Addresses, mut each: impl FnMut(Result<(), Error>)) {
         if self.is_empty() {
-            return retried;
+            return;
         }
         let _guard = Uncancellable::new();
         let mut backlog = self.backlog.lock();
         backlog.retry(|to, packet| {
-            match or_busy(send(addresses, packet.local, to, &packet.info, &packet.data))? {
-                Ok(()) => retried.sent += 1,
-                Err(_) => retried.failed += 1,
-            }
+            each(send(addresses, packet.local, to, &packet.info, &packet.data)?);
             Ok(())
         });
         self.some.store(!backlog.is_empty(), Ordering::Release);
-        retried
     }
 }
 
-/// Separates an owner that is busy, for which a packet waits, from one that has answered.
-fn or_busy(sent: Result<(), Error>) -> Result<Result<(), Error>, Busy> {
-    match sent {
-        Err(Error::OwnerBusy) => Err(Busy),
-        answered => Ok(answered),
-    }
-}
-
+/// Sends packets to their owner, and returns its answer. They wait for an owner that is busy.
 fn send(
     addresses: &Addresses,
     local: SocketAddr,
     to: Recipient,
     info: &RxInfo,
     data: &[u8],
-) -> Result<(), Error> {
-    let own = addresses.iter().find(|own| own.address == local).ok_or(Error::NoOwner)?;
-    own.slot.forward(to, info, data)
+) -> Result<Result<(), Error>, Busy> {
+    let own = addresses.iter().find(|own| own.address == local).ok_or(Error::NoOwner);
+    match own.and_then(|own| own.slot.forward(to, info, data)) {
+        Err(Error::OwnerBusy) => Err(Busy),
+        answer => Ok(answer),
+    }
 }

@@ -1,7 +1,6 @@
 //! Whether an IPv4 identification fits to those that a host used before: a corrupt packet where the ICRC alone cannot show it.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 
 use ferroce_device::tuning::rx::MAX_HISTORIES;
@@ -16,33 +15,13 @@ use ferroce_wire::icrc::hidden::{
 /// address.
 #[derive(Debug, Default)]
 pub(super) struct Histories {
-    pairs: HistoriesBy<(IpAddr, IpAddr)>,
-    flows: HistoriesBy<(SocketAddr, IpAddr)>,
+    pairs: HashMap<(IpAddr, IpAddr), usize>,
+    flows: HashMap<(SocketAddr, IpAddr), usize>,
+    /// The histories of pairs and of flows, at these positions.
+    of_pairs: Vec<IdentificationHistory>,
+    of_flows: Vec<IdentificationHistory>,
     /// The flow of the last datagram, with the positions of its histories: the next is often of the same flow.
     last: Option<(SocketAddr, IpAddr, [usize; 2])>,
-}
-
-#[derive(Debug)]
-struct HistoriesBy<K> {
-    positions: HashMap<K, usize>,
-    list: Vec<IdentificationHistory>,
-}
-
-impl<K> Default for HistoriesBy<K> {
-    fn default() -> Self {
-        Self { positions: HashMap::new(), list: Vec::new() }
-    }
-}
-
-impl<K: Eq + Hash> HistoriesBy<K> {
-    fn position(&mut self, key: K) -> usize {
-        let next = self.list.len();
-        let position = *self.positions.entry(key).or_insert(next);
-        if position == next {
-            self.list.push(IdentificationHistory::default());
-        }
-        position
-    }
 }
 
 /// The two histories that apply to a flow: of its address pair, and of the flow itself.
@@ -61,19 +40,21 @@ impl Histories {
         let last = self.last.filter(|last| (last.0, last.1) == (source, destination));
         let found = last.map_or_else(|| self.find(source, destination), |(.., found)| found);
         self.last = Some((source, destination, found));
-        let (pair, flow) = (self.pairs.list.get_mut(found[0]), self.flows.list.get_mut(found[1]));
+        let (pair, flow) = (self.of_pairs.get_mut(found[0]), self.of_flows.get_mut(found[1]));
         Some(History { pair: pair?, flow: flow? })
     }
 
     /// The positions of the histories of a flow's address pair, and of the flow.
     fn find(&mut self, source: SocketAddr, destination: IpAddr) -> [usize; 2] {
-        if self.flows.list.len() > MAX_HISTORIES {
+        if self.flows.len() > MAX_HISTORIES {
             *self = Self::default();
         }
-        [
-            self.pairs.position((source.ip(), destination)),
-            self.flows.position((source, destination)),
-        ]
+        let new = [self.pairs.len(), self.flows.len()];
+        let pair = *self.pairs.entry((source.ip(), destination)).or_insert(new[0]);
+        let flow = *self.flows.entry((source, destination)).or_insert(new[1]);
+        self.of_pairs.resize(self.pairs.len(), IdentificationHistory::default());
+        self.of_flows.resize(self.flows.len(), IdentificationHistory::default());
+        [pair, flow]
     }
 }
 

@@ -32,12 +32,8 @@ impl Senders {
         Self { first, more, growing: Mutex::default() }
     }
 
-    /// The first socket: for management datagrams and traffic that needs no port of its own.
-    pub fn first(&self) -> &Socket {
-        &self.first
-    }
-
-    /// The socket with this index, as returned by the lookup of a source port; 0 is the first.
+    /// The socket with this index, as returned by the lookup of a source port; 0 is the first, for management datagrams and traffic
+    /// that needs no port of its own.
     #[inline]
     pub fn get(&self, index: u8) -> &Socket {
         let behind = usize::from(index).checked_sub(1).and_then(|index| self.more.get(index));
@@ -71,11 +67,6 @@ impl Senders {
         let full = self.more.last().is_some_and(|last| last.get().is_some());
         let shared = full.then(|| usize::from(port) % MAX_SENDERS);
         found.or(shared).map(|index| index as u8)
-    }
-
-    /// The number of open sockets.
-    pub(super) fn len(&self) -> usize {
-        1 + self.more.iter().map_while(OnceLock::get).count()
     }
 
     /// The open sockets with their indices.

@@ -25,5 +25,5 @@ pub(super) fn open(addresses: &[SocketAddr]) -> Addresses {
         let senders = Senders::new(Socket::source(first_port(address), &options).unwrap());
         Address { address, receiver, senders, slot }
     });
-    list.collect::<Vec<_>>().into()
+    Addresses(list.collect())
 }

@@ -1,10 +1,9 @@
 //! Counts what is forwarded to other processes: see [`ferroce_links::udp::Forwarding`].
 
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 
-use ferroce_links::udp::{Forwarded, Retried};
-use ferroce_sys::{Recipient, RxInfo};
+use ferroce_device::forwarding::Forwarded;
+use ferroce_sys::{Error, Recipient, RxInfo};
 
 use super::counters::count;
 use super::data_path::DataPath;
@@ -20,19 +19,18 @@ impl DataPath {
     ) -> bool {
         let forwarded = self.forwarding.forward(&self.port.links, local, to, info, data);
         match forwarded {
-            Forwarded::Sent => count(self.counters.forwarded_out()),
+            Forwarded::Sent(Ok(())) => count(self.counters.forwarded_out()),
             Forwarded::Queued => {}
-            Forwarded::Failed | Forwarded::NoOwner => count(self.counters.forward_failed()),
+            Forwarded::Sent(Err(_)) | Forwarded::Dropped => count(self.counters.forward_failed()),
         }
-        forwarded != Forwarded::NoOwner
+        !matches!(forwarded, Forwarded::Sent(Err(Error::NoOwner)))
     }
 
     /// Retries the queued packets.
     pub(crate) fn retry_forwarding(&self) {
-        let Retried { sent, failed } = self.forwarding.retry(&self.port.links);
-        if sent + failed > 0 {
-            self.counters.forwarded_out().fetch_add(sent, Ordering::Relaxed);
-            self.counters.forward_failed().fetch_add(failed, Ordering::Relaxed);
-        }
+        self.forwarding.retry(&self.port.links, |answer| match answer {
+            Ok(()) => count(self.counters.forwarded_out()),
+            Err(_) => count(self.counters.forward_failed()),
+        });
     }
 }

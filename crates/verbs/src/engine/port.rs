@@ -37,7 +37,7 @@ impl Port {
             links.push(Address { address, receiver, senders: Senders::new(sender), slot });
         }
         let state = state.unwrap_or_else(|| Arc::new(PortState::new(&device)));
-        Ok((Self { links: links.into(), groups: Groups::default(), state }, device))
+        Ok((Self { links: Addresses(links.into()), groups: Groups::default(), state }, device))
     }
 
     /// The index of the link with this address.

@@ -59,7 +59,7 @@ impl Driver {
     /// Receives packets that other processes forwarded to this one.
     pub(super) fn receive_forwarded(&mut self, data_path: &DataPath) {
         data_path.management.connections.set_forwarded(true);
-        for link in &data_path.port.links {
+        for link in data_path.port.links.iter() {
             while link.slot.receive(&mut self.rx.batch).is_ok_and(|count| count > 0) {
                 let messages = self.rx.batch.len() as u64;
                 data_path.counters.forwarded_in().fetch_add(messages, Ordering::Relaxed);

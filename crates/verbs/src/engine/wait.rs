@@ -53,7 +53,7 @@ impl Adapter {
             return None;
         }
         let mut sockets = [-1; Leading::MAX];
-        for (socket, link) in sockets.iter_mut().zip(links) {
+        for (socket, link) in sockets.iter_mut().zip(links.iter()) {
             *socket = link.receiver.as_fd().as_raw_fd();
         }
         let mut count = links.len();
@@ -67,7 +67,7 @@ impl Adapter {
 
     /// Adds the receive sockets to what a thread waits for.
     pub(crate) fn watch_sockets(&self, poller: &mut Poller) {
-        for link in &self.port.links {
+        for link in self.port.links.iter() {
             poller.watch(&link.receiver, Interest::Read);
         }
         if let Some(hub) = self.rings.hub() {
