@@ -46,47 +46,36 @@ pub(super) fn is_single(payload: usize, mtu: u16) -> bool {
 
 fn packets_of_long(bth: &Bth, payload: usize, mtu: u16) -> u32 {
     let mtu = usize::from(mtu).max(1);
-    match Kind::of(bth) {
+    let packets = match opcodes(bth.opcode) {
         // The transport rejects a length that is not a multiple of the MTU.
-        Some(Kind::Middle) => (payload / mtu).max(1) as u32,
-        Some(Kind::Whole { .. }) => payload.div_ceil(mtu).max(1) as u32,
+        Some([middle, ..]) if middle == bth.opcode => payload / mtu,
+        Some(_) => payload.div_ceil(mtu),
         None => 1,
-    }
+    };
+    packets.max(1) as u32
 }
 
-/// The kinds of aggregates.
-enum Kind {
-    /// MIDDLE packets.
-    Middle,
-    /// All packets of a message or of a READ response. As separate packets they have these opcodes: FIRST, MIDDLE and LAST.
-    Whole { opcodes: [Opcode; 3] },
-}
-
-impl Kind {
-    fn of(bth: &Bth) -> Option<Self> {
-        let opcodes = match bth.opcode {
-            Opcode::RC_SEND_ONLY => {
-                [Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST]
-            }
-            Opcode::RC_RDMA_WRITE_ONLY => [
-                Opcode::RC_RDMA_WRITE_FIRST,
-                Opcode::RC_RDMA_WRITE_MIDDLE,
-                Opcode::RC_RDMA_WRITE_LAST,
-            ],
-            Opcode::RC_RDMA_READ_RESPONSE_ONLY => [
-                Opcode::RC_RDMA_READ_RESPONSE_FIRST,
-                Opcode::RC_RDMA_READ_RESPONSE_MIDDLE,
-                Opcode::RC_RDMA_READ_RESPONSE_LAST,
-            ],
-            opcode => {
-                let info = opcode.info()?;
-                let is_reliable = info.transport == Transport::ReliableConnection;
-                let is_middle = is_reliable && info.position == Position::Middle;
-                return is_middle.then_some(Self::Middle);
-            }
-        };
-        Some(Self::Whole { opcodes })
-    }
+/// The opcodes of the first, middle and last packets of an aggregate with this opcode: FIRST, MIDDLE and LAST, or MIDDLE alone.
+/// `None` if there are no aggregates with it.
+fn opcodes(opcode: Opcode) -> Option<[Opcode; 3]> {
+    Some(match opcode {
+        Opcode::RC_SEND_ONLY => {
+            [Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST]
+        }
+        Opcode::RC_RDMA_WRITE_ONLY => {
+            [Opcode::RC_RDMA_WRITE_FIRST, Opcode::RC_RDMA_WRITE_MIDDLE, Opcode::RC_RDMA_WRITE_LAST]
+        }
+        Opcode::RC_RDMA_READ_RESPONSE_ONLY => [
+            Opcode::RC_RDMA_READ_RESPONSE_FIRST,
+            Opcode::RC_RDMA_READ_RESPONSE_MIDDLE,
+            Opcode::RC_RDMA_READ_RESPONSE_LAST,
+        ],
+        opcode => {
+            let info = opcode.info()?;
+            let is_reliable = info.transport == Transport::ReliableConnection;
+            (is_reliable && info.position == Position::Middle).then_some([opcode; 3])?
+        }
+    })
 }
 
 /// The payload length of a packet or aggregate with `behind` bytes after its BTH.
@@ -103,11 +92,7 @@ pub(super) fn split(aggregate: &[u8], mtu: u16, mut each: impl FnMut(&mut [u8]))
     let length = payload(&bth, rest.len());
     let Some(start) = rest.len().checked_sub(length + usize::from(bth.pad) + ICRC) else { return };
     let (extensions, body) = rest.split_at(start);
-    let opcodes = match Kind::of(&bth) {
-        Some(Kind::Whole { opcodes }) => opcodes,
-        _ => [bth.opcode; 3],
-    };
-    let [first, middle, last] = opcodes;
+    let [first, middle, last] = opcodes(bth.opcode).unwrap_or([bth.opcode; 3]);
     let mut packet = Vec::with_capacity(Bth::LEN + extensions.len() + usize::from(mtu) + ICRC);
     let mut parts = body[..length].chunks(usize::from(mtu).max(1)).zip(0..).peekable();
     while let Some((part, index)) = parts.next() {
