@@ -5,13 +5,12 @@ use std::net::SocketAddr;
 use ferroce_device::Host;
 use ferroce_memory::Registry;
 use ferroce_sys::{Error, Recipient, RxInfo, Socket};
+use ferroce_tap::Tap;
 use ferroce_wire::udp_headers::Headers;
 
-use crate::packet::{SentPacket, Traffic};
-use crate::received::ReceivedPacket;
-use crate::ring::record::INFO;
+use crate::packet::ReceivedPacket;
 use crate::ring::rings::Rings;
-use crate::ring::route::RingRoute;
+use crate::ring::route::{INFO, RingRoute};
 use crate::route::Route;
 use crate::udp::addresses::Addresses;
 
@@ -50,8 +49,8 @@ pub trait Embedder:
     /// another part of the device receives, could come first.
     fn captures_before_sending(&self) -> bool;
 
-    /// Captures a packet, from its BTH to its ICRC, if packets are captured.
-    fn capture(&self, packet: &SentPacket<'_>, bytes: &[u8]);
+    /// The capture of its packets, while there is one.
+    fn tap(&self) -> Option<&Tap>;
 
     /// A packet was received from a socket, with this many bytes.
     fn received_from_socket(&self, bytes: usize);
@@ -67,4 +66,25 @@ pub trait Embedder:
 
     /// Forwards packets that arrived at the address `local` to their owner, now or later.
     fn forward(&self, local: SocketAddr, to: Recipient, info: &RxInfo, data: &[u8]);
+}
+
+/// Packets, bytes of payload and messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of payload.
+    pub bytes: u64,
+    /// Messages.
+    pub messages: u64,
+}
+
+impl Traffic {
+    /// Adds packets with this payload in all, and the messages that end with them.
+    #[inline]
+    pub fn add(&mut self, packets: u32, payload: usize, messages: u64) {
+        self.packets += u64::from(packets);
+        self.bytes += payload as u64;
+        self.messages += messages;
+    }
 }

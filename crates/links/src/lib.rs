@@ -4,8 +4,7 @@
 //! |---|---|
 //! | [`embedder`] | what the links need from the device that they belong to |
 //! | [`faults`] | injected faults: a wrapper around what receives datagrams |
-//! | [`packet`] | packets that leave, as captures and counters describe them |
-//! | [`received`] | a packet that was received, and its metadata |
+//! | [`packet`] | a packet that was received, and its metadata |
 //! | [`route`] | the route of a packet: which address of the device it leaves from, and where it goes |
 //! | [`ring`] | shared memory: packets between processes of one user on one host |
 //! | [`udp`] | UDP sockets: packets to other hosts, and to local processes that share no memory |
@@ -17,7 +16,6 @@
 pub mod embedder;
 pub mod faults;
 pub mod packet;
-pub mod received;
 pub mod ring;
 pub mod route;
 pub mod udp;

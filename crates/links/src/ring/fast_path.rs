@@ -3,22 +3,25 @@
 use ferroce_device::receive_fast;
 use ferroce_proto::time::Instant;
 
-use super::record::INFO;
-use super::rx::RingReceiver;
+use super::record::RecordBuffer;
+use super::route::INFO;
 use crate::embedder::Embedder;
 
-/// Compares word by word, inline: comparing arrays would call a function.
+/// Compares word by word, inline: comparing arrays would call a function. The last word overlaps the one before it.
 #[inline(always)]
 fn is_same(one: &[u8; INFO], other: &[u8; INFO]) -> bool {
-    let words = one.chunks(8).zip(other.chunks(8));
-    let word = |bytes: &[u8]| match bytes.first_chunk() {
-        Some(whole) => u64::from_ne_bytes(*whole),
-        None => bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
-    };
-    words.fold(0, |differences, (one, other)| differences | (word(one) ^ word(other))) == 0
+    const { assert!(32 < INFO && INFO <= 40) };
+    let differences = |at| word(one, at) ^ word(other, at);
+    let first = differences(0) | differences(8) | differences(16) | differences(24);
+    first | differences(INFO - 8) == 0
 }
 
-impl RingReceiver {
+#[inline(always)]
+fn word(bytes: &[u8; INFO], at: usize) -> u64 {
+    bytes[at..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word))
+}
+
+impl RecordBuffer {
     /// Handles a record of `length` bytes that was copied completely. Returns false, with no state changed, if the slow
     /// path has to handle it.
     #[inline]
@@ -30,14 +33,14 @@ impl RingReceiver {
         length: usize,
         now: Instant,
     ) -> bool {
-        let Some((info, packet)) = self.record[..length].split_first_chunk::<INFO>() else {
+        let Some((info, packet)) = self.bytes[..length].split_first_chunk::<INFO>() else {
             return false;
         };
         let is_from_peer = H::peer_info(state).is_some_and(|known| is_same(&known, info));
         if !is_from_peer || !receive_fast(host, handle, state, packet, 1, now) {
             return false;
         }
-        self.received.add(1, length - INFO);
+        self.add(length - INFO);
         true
     }
 }

@@ -11,19 +11,17 @@
 //! | module | role |
 //! |---|---|
 //! | `rings` | the rings of a device: to which processes, from which, and which are full |
-//! | `route` | a QP's path through a ring |
-//! | `datagrams` | rings for UD datagrams, each of which may go to another process |
-//! | `record` | the size of a record and of its parts |
+//! | `route` | a QP's path through a ring, and the size of a record |
 //! | `aggregate` | consecutive packets of one message in one record |
 //! | `tx` | transmitting packets through rings |
 //! | `rx` | receiving packets from rings |
+//! | `record` | the buffer into which records are copied out of their rings |
 //! | `records` | the records of a ring, as the device core takes them |
 //! | `fast_path` | receiving records of one message or ACK each |
 
 mod aggregate;
-mod datagrams;
 mod fast_path;
-pub mod record;
+mod record;
 mod records;
 pub(crate) mod rings;
 pub(crate) mod route;
@@ -31,5 +29,5 @@ mod rx;
 mod tx;
 
 pub use rings::Rings;
-pub use route::{RingRoute, RingTo};
+pub use route::{MAX_RECORD, RingRoute, RingTo};
 pub use rx::{Received, RingReceiver};

@@ -3,34 +3,30 @@
 use ferroce_device::tuning::shared_memory::{
     ACK_INTERVAL, FEW, MAX_BURST, MAX_BURST_BYTES, RELEASE,
 };
-use ferroce_device::{Burst, Device, Object, Refusal, State as _, admit, destination};
+use ferroce_device::{Burst, Device, Refusal, State as _, admit, destination};
 use ferroce_memory::Placement;
 use ferroce_proto::qp::ServiceType;
 use ferroce_proto::time::Instant;
 use ferroce_sys::ring::{Broken, Taken};
-use ferroce_sys::{Incoming, RxInfo};
+use ferroce_sys::{Incoming, RxDatagram, RxInfo, Uncancellable};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::packet::{ICRC_LEN as ICRC, Packet};
 use ferroce_wire::transport::Bth;
-use ferroce_wire::udp_headers::Headers;
 
 use super::aggregate;
-use super::record::INFO;
-use super::rx::{Metadata, RingReceiver};
+use super::record::{Metadata, RecordBuffer};
+use super::route::INFO;
 use crate::embedder::Embedder;
-use crate::received::{CONGESTION_EXPERIENCED, ReceivedPacket};
-
-/// The path MTU of captured packets whose QP does not exist.
-const MAX_MTU: u16 = 4096;
+use crate::packet::{CONGESTION_EXPERIENCED, ReceivedPacket, write_icrc};
+use crate::udp::DatagramReceiver;
 
 /// A burst of records of one ring.
 pub(super) struct Records<'a> {
-    rings: &'a mut RingReceiver,
+    buffer: &'a mut RecordBuffer,
     ring: &'a Incoming,
     /// The record that was taken last, if it was not handled yet.
     next: Option<Taken<'a>>,
-    is_over: bool,
     /// A malformed record ends the burst; those before it are delivered.
     result: Result<(), Broken>,
     /// A capture that starts during the burst gets the packets from the next burst on.
@@ -47,14 +43,13 @@ pub(super) struct Records<'a> {
 impl<'a> Records<'a> {
     pub(super) fn new<H: Embedder>(
         host: &H,
-        rings: &'a mut RingReceiver,
+        buffer: &'a mut RecordBuffer,
         ring: &'a Incoming,
     ) -> Self {
         Self {
-            rings,
+            buffer,
             ring,
             next: None,
-            is_over: false,
             result: Ok(()),
             is_captured: host.is_captured(),
             taken: 0,
@@ -72,6 +67,18 @@ impl<'a> Records<'a> {
         (self.taken, self.result)
     }
 
+    /// Takes the next record, if the last one was handled and the burst is not over.
+    #[inline]
+    fn take(&mut self) {
+        let is_over = self.taken >= MAX_BURST || self.bytes >= MAX_BURST_BYTES;
+        if self.next.is_none() && !is_over {
+            match self.buffer.take(self.ring) {
+                Ok(found) => self.next = found,
+                Err(broken) => self.result = Err(broken),
+            }
+        }
+    }
+
     /// A record was handled.
     #[inline]
     fn handled(&mut self, length: usize) {
@@ -84,6 +91,31 @@ impl<'a> Records<'a> {
                 self.ring.wake();
             }
         }
+    }
+
+    /// Receives the burst with injected faults: they may delay a packet until later ones have arrived, so the records are handled
+    /// like datagrams from a socket. Returns whether there were completions.
+    #[cold]
+    pub(super) fn receive_as_datagrams<H: Embedder>(
+        &mut self,
+        device: &mut Device<H>,
+        host: &H,
+        datagrams: &mut DatagramReceiver,
+        now: Instant,
+    ) -> bool {
+        let _guard = Uncancellable::new();
+        let mut completed = false;
+        self.take();
+        while let Some(taken) = self.next.take() {
+            self.buffer.each_packet(host, &taken, |packet, Metadata { info, headers, .. }| {
+                let info = RxInfo { length: packet.len(), segment: packet.len(), ..*info };
+                let datagram = RxDatagram { info: &info, data: packet };
+                completed |= datagrams.receive(device, host, &datagram, headers.destination, now);
+            });
+            self.handled(taken.length);
+            self.take();
+        }
+        completed
     }
 
     #[inline(never)] // Keeps the code of the fast path in fewer cache lines.
@@ -99,30 +131,22 @@ impl<'a> Records<'a> {
         let endpoint = &state.queue_pair().endpoint;
         let mtu = endpoint.path_mtu();
         let is_reliable = endpoint.settings().service == ServiceType::ReliableConnection;
-        let packets = self.rings.packets(taken.length, mtu);
+        let packets = self.buffer.packets(taken.length, mtu);
         // Only the payload of an aggregate is copied without being parsed.
         let is_shared = taken.copied < taken.length && packets > 1 && !self.is_captured;
         if !is_shared {
-            self.rings.complete(taken);
+            self.buffer.complete(taken);
         }
-        let record = self.rings.info(host);
-        let Some((Metadata { info, headers, bytes: info_bytes }, record)) = record else {
-            host.refuse(Refusal::Malformed, None);
-            return false;
-        };
-        let is_marked = info.ecn() == CONGESTION_EXPERIENCED;
-        if is_reliable && !is_marked && host.is_peer(state, info.source.ip()) {
-            *H::peer_info(state) = Some(*info_bytes);
+        let Some((metadata, bytes)) = self.buffer.packet(host, taken.length) else { return false };
+        let is_marked = metadata.info.ecn() == CONGESTION_EXPERIENCED;
+        if is_reliable && !is_marked && host.is_peer(state, metadata.info.source.ip()) {
+            *H::peer_info(state) = Some(metadata.bytes);
         }
-        let Some(bytes) = record.get_mut(INFO..taken.length) else {
-            host.refuse(Refusal::Malformed, None);
-            return false;
-        };
         let mut completed = false;
         let is_captured = self.is_captured;
         let mut deliver = |bytes: &mut [u8], packets: u32| {
             if is_captured {
-                add_icrc(bytes, headers);
+                write_icrc(bytes, &metadata.headers, 0);
             }
             let arrive = |received: &ReceivedPacket<'_>| {
                 if !is_shared {
@@ -137,7 +161,7 @@ impl<'a> Records<'a> {
                     completed |= device.arrive(host, handle, state, received, &mut memory);
                 }
             };
-            receive_packet(host, bytes, packets, (info, headers), now, arrive);
+            receive_packet(host, bytes, packets, metadata, now, arrive);
         };
         match packets {
             2.. if is_captured => aggregate::split(bytes, mtu, |single| deliver(single, 1)),
@@ -150,20 +174,9 @@ impl<'a> Records<'a> {
 impl<H: Embedder> Burst<H> for Records<'_> {
     #[inline]
     fn destination(&mut self, _: &H) -> Option<Qpn> {
-        if self.next.is_none() {
-            if self.is_over || self.taken >= MAX_BURST || self.bytes >= MAX_BURST_BYTES {
-                return None;
-            }
-            match self.rings.take(self.ring) {
-                Ok(found) => self.next = found,
-                Err(broken) => self.result = Err(broken),
-            }
-            if self.next.is_none() {
-                self.is_over = true;
-                return None;
-            }
-        }
-        let number = destination(self.rings.record.get(INFO..).unwrap_or_default());
+        self.take();
+        self.next.as_ref()?;
+        let number = destination(self.buffer.bytes.get(INFO..).unwrap_or_default());
         Some(number.unwrap_or(Qpn(0)))
     }
 
@@ -171,7 +184,7 @@ impl<H: Embedder> Burst<H> for Records<'_> {
     #[cold]
     fn forward(&mut self, host: &H, _: Qpn) {
         if let Some(taken) = self.next.take() {
-            self.rings.drop_record(host, &taken);
+            self.buffer.refuse(host, taken.length);
             self.handled(taken.length);
         }
     }
@@ -188,7 +201,7 @@ impl<H: Embedder> Burst<H> for Records<'_> {
         let Some(taken) = self.next.take() else { return false };
         let may_be_fast = !self.is_captured && taken.copied == taken.length;
         let mut completed = false;
-        if !may_be_fast || !self.rings.receive_from_peer(host, handle, state, taken.length, now) {
+        if !may_be_fast || !self.buffer.receive_from_peer(host, handle, state, taken.length, now) {
             completed = self.packet(device, host, handle, state, &taken, now);
         }
         self.unacknowledged += 1;
@@ -206,19 +219,13 @@ impl<H: Embedder> Burst<H> for Records<'_> {
     fn stray(&mut self, device: &mut Device<H>, host: &H, now: Instant) -> bool {
         let Some(taken) = self.next.take() else { return false };
         if self.is_captured && taken.length >= INFO + Bth::LEN + ICRC {
-            self.rings.complete(&taken);
-            let Some((Metadata { info, headers, .. }, record)) = self.rings.info(host) else {
-                host.refuse(Refusal::Malformed, None);
-                return false;
-            };
-            each_packet(host, &mut record[INFO..taken.length], |packet| {
-                add_icrc(packet, headers);
-                receive_packet(host, packet, 1, (info, headers), now, |received| {
+            self.buffer.each_packet(host, &taken, |packet, metadata| {
+                receive_packet(host, packet, 1, metadata, now, |received| {
                     device.arrive_elsewhere(host, received);
                 });
             });
         } else {
-            self.rings.drop_record(host, &taken);
+            self.buffer.refuse(host, taken.length);
         }
         self.handled(taken.length);
         false
@@ -234,7 +241,7 @@ impl<H: Embedder> Burst<H> for Records<'_> {
         state: &mut H::State,
         now: Instant,
     ) {
-        self.rings.received.report(host);
+        self.buffer.report(host);
         device.acknowledge(host, handle, state, now);
     }
 }
@@ -244,7 +251,7 @@ fn receive_packet<H: Embedder>(
     host: &H,
     bytes: &[u8],
     packets: u32,
-    (info, headers): (&RxInfo, &Headers),
+    Metadata { info, headers, .. }: &Metadata,
     now: Instant,
     handle: impl FnOnce(&ReceivedPacket<'_>),
 ) {
@@ -268,27 +275,4 @@ fn receive_packet<H: Embedder>(
         may_be_queued: true,
         now,
     });
-}
-
-/// Calls `each` with the packets of a record: of the path MTU of its QP, or the largest if there is no such QP.
-#[cold]
-pub(super) fn each_packet<H: Embedder>(
-    host: &H,
-    bytes: &mut [u8],
-    mut each: impl FnMut(&mut [u8]),
-) {
-    let known = destination(bytes).and_then(|number| host.tables().queue_pair(number));
-    let mtu = |handle: H::Handle| handle.state().lock().queue_pair().endpoint.path_mtu();
-    let mtu = known.map_or(MAX_MTU, mtu);
-    match Packet::parse(bytes).map(|one| aggregate::packets(&one.bth, one.payload_len, mtu)) {
-        Ok(2..) => aggregate::split(bytes, mtu, each),
-        _ => each(bytes),
-    }
-}
-
-/// Writes the ICRC into the last bytes of a packet.
-pub(super) fn add_icrc(packet: &mut [u8], headers: &Headers) {
-    if let Some((covered, icrc)) = packet.split_last_chunk_mut::<ICRC>() {
-        *icrc = headers.icrc(covered, 0);
-    }
 }

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ferroce_device::credit::Receiver;
-use ferroce_device::tuning::shared_memory::{SIZE, SPINS};
+use ferroce_device::tuning::shared_memory::{ASKED_AGAIN, SIZE, SPINS};
 use ferroce_sync::Mutex;
-use ferroce_sys::{Change, Hub, Incoming, MAX_RING_SIZE};
+use ferroce_sys::{Change, Hub, Incoming, MAX_RING_SIZE, clock};
 use ferroce_wire::number::Qpn;
 
-use super::record::MAX_RECORD;
-use super::route::{RingRoute, RingTo};
+use super::route::{MAX_RECORD, RingRoute, RingTo};
 use crate::route::Route;
 use crate::udp::addresses::Addresses;
 
@@ -20,7 +19,7 @@ use crate::udp::addresses::Addresses;
 const _: () = assert!(SIZE <= MAX_RING_SIZE);
 
 /// The rings of a device.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Rings {
     /// `None` if packets between local processes go through sockets.
     hub: Option<Hub>,
@@ -29,7 +28,7 @@ pub struct Rings {
     version: AtomicU32,
     outgoing: Mutex<HashMap<Receiver, Arc<RingTo>>>,
     /// Receivers of datagrams that accepted no ring, and when a connect to them is retried.
-    pub(super) without: Mutex<HashMap<Receiver, u64>>,
+    without: Mutex<HashMap<Receiver, u64>>,
     /// Full rings that QPs wait for, and whether there are any.
     full: Mutex<Vec<Arc<RingTo>>>,
     is_full: AtomicBool,
@@ -45,17 +44,7 @@ impl Rings {
         let slot = addresses.slot();
         // A process that cannot announce itself does not offer rings either, so that both directions take the same path.
         let hub = hub.filter(|hub| addresses.iter().all(|own| hub.announce(own.address, slot)));
-        Self {
-            hub,
-            incoming: Mutex::new(Arc::new([])),
-            version: AtomicU32::new(0),
-            outgoing: Mutex::default(),
-            without: Mutex::default(),
-            full: Mutex::default(),
-            is_full: AtomicBool::new(false),
-            ending: Mutex::default(),
-            is_ending: AtomicBool::new(false),
-        }
+        Self { hub, ..Self::default() }
     }
 
     /// What the device thread watches to accept rings and to notice when their processes exit.
@@ -79,8 +68,7 @@ impl Rings {
     /// Requests wakeups for a thread that is about to wait for [`Hub::bells`], which is readable at once if there are packets already.
     pub fn sleep(&self) {
         if let Some(hub) = &self.hub {
-            let rings = Arc::clone(&self.incoming.lock());
-            hub.sleep(&rings, || self.has_space());
+            hub.sleep(&self.incoming(), || self.has_space());
         }
     }
 
@@ -139,8 +127,8 @@ impl Rings {
     }
 
     /// The rings to receive from.
-    pub fn incoming(&self) -> Vec<Arc<Incoming>> {
-        self.incoming.lock().to_vec()
+    pub fn incoming(&self) -> Arc<[Arc<Incoming>]> {
+        Arc::clone(&self.incoming.lock())
     }
 
     /// A number that is different whenever [`Rings::incoming`] is.
@@ -167,7 +155,7 @@ impl Rings {
     }
 
     /// The ring to a process, created if there is none.
-    pub(super) fn connect(&self, receiver: Receiver, address: SocketAddr) -> Option<Arc<RingTo>> {
+    fn connect(&self, receiver: Receiver, address: SocketAddr) -> Option<Arc<RingTo>> {
         let hub = self.hub.as_ref()?;
         let mut outgoing = self.outgoing.lock();
         if let Some(ring) = outgoing.get(&receiver) {
@@ -188,10 +176,14 @@ impl Rings {
         Some(ring)
     }
 
+    /// Whether packets to this QPN may go through a ring: it is on this host, and not for management.
+    fn may_reach(&self, addresses: &Addresses, route: &Route, to: Qpn) -> bool {
+        self.hub.is_some() && to.0 >= 3 && addresses.is_here(route.destination.ip())
+    }
+
     /// The path of a QP's packets through a ring to a peer on this host, if the peer accepts rings.
     pub fn route(&self, addresses: &Addresses, route: &Route, peer: Qpn) -> Option<RingRoute> {
-        self.hub()?;
-        if !addresses.is_here(route.destination.ip()) || peer.0 < 3 {
+        if !self.may_reach(addresses, route, peer) {
             return None;
         }
         let receiver = Receiver::new(route.destination.ip(), peer);
@@ -200,9 +192,41 @@ impl Rings {
     }
 
     /// The ring to a process, if there is one and the process has not exited.
-    pub(super) fn existing(&self, receiver: Receiver) -> Option<Arc<RingTo>> {
+    fn existing(&self, receiver: Receiver) -> Option<Arc<RingTo>> {
         let outgoing = self.outgoing.lock();
         outgoing.get(&receiver).filter(|ring| !ring.has_ended()).cloned()
+    }
+
+    /// Creates the ring for a datagram that is about to be posted, if its receiver is on this host and accepts rings. The thread
+    /// that posts does this, because it takes system calls.
+    pub fn prepare_datagram(&self, addresses: &Addresses, route: &Route, destination: Qpn) {
+        if destination == Qpn::MULTICAST || !self.may_reach(addresses, route, destination) {
+            return;
+        }
+        let receiver = Receiver::new(route.destination.ip(), destination);
+        if self.existing(receiver).is_some() {
+            return;
+        }
+        let now = clock::now();
+        let mut without = self.without.lock();
+        if without.get(&receiver).is_some_and(|&until| now < until) {
+            return;
+        }
+        match self.connect(receiver, route.destination) {
+            Some(_) => without.remove(&receiver),
+            None => without.insert(receiver, now + ASKED_AGAIN),
+        };
+    }
+
+    /// The path of datagrams through the ring to a process, if there is one and the process has not exited. Each datagram may go
+    /// to another process.
+    pub fn datagram_route(
+        &self,
+        addresses: &Addresses,
+        receiver: Receiver,
+        path: Route,
+    ) -> Option<RingRoute> {
+        Some(RingRoute::new(addresses, self.existing(receiver)?, path))
     }
 
     /// Accepts rings, and records which processes have exited. Called by the device thread.

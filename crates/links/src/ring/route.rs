@@ -1,14 +1,24 @@
-//! A QP's path through a ring.
+//! A QP's path through a ring, and the size of a record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ferroce_device::tuning::shared_memory::{MAX_PAYLOAD, SHORT};
 use ferroce_sys::ring::Producer;
 use ferroce_sys::{Outgoing, RxInfo, record_header};
 
-use super::record::{INFO, SHORT_RECORD};
+use crate::packet::MAX_PACKET;
 use crate::route::Route;
 use crate::udp::addresses::Addresses;
+
+/// Bytes of metadata before the packet in a record.
+pub(crate) const INFO: usize = record_header::LENGTH;
+
+/// The maximum length of a record.
+pub const MAX_RECORD: usize = INFO + MAX_PACKET + MAX_PAYLOAD;
+
+/// The maximum length of a record with a payload of [`SHORT`] bytes: the rest is the longest headers, padding and ICRC.
+pub(super) const SHORT_RECORD: usize = INFO + MAX_PACKET - 4096 + SHORT;
 
 /// A ring to another process.
 #[derive(Debug)]

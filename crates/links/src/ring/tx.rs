@@ -7,15 +7,15 @@ use ferroce_device::{Committed, Outgoing, QueueTurn, Room, State as _, TransmitQ
 use ferroce_proto::time::Instant;
 use ferroce_sync::MutexGuard;
 use ferroce_sys::ring::{Broken, Producer};
+use ferroce_tap::{Owner, PacketMetadata};
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::ICRC_LEN as ICRC;
 use ferroce_wire::transport::{Aeth, Bth};
 
 use super::aggregate;
-use super::record::{INFO, MAX_RECORD, SHORT_RECORD};
-use super::route::{RingRoute, RingTo};
-use crate::embedder::Embedder;
-use crate::packet::{Owner, SentPacket, Traffic};
+use super::route::{INFO, MAX_RECORD, RingRoute, RingTo, SHORT_RECORD};
+use crate::embedder::{Embedder, Traffic};
+use crate::packet::write_icrc;
 use crate::route::Route;
 
 /// The packets of one turn of a QP, on their way into its ring.
@@ -142,14 +142,14 @@ impl<H: Embedder> Tx<H> for RingTurn<'_> {
             return Committed { packets: 0, has_room: true };
         };
         *info = *self.info;
-        let (covered, icrc) = rest.split_at_mut(length);
-        icrc.fill(0);
-        if self.is_captured {
+        rest[length..].fill(0);
+        if let (true, Some(tap)) = (self.is_captured, host.tap()) {
             let headers = host.addresses().headers(self.path);
-            icrc.copy_from_slice(&headers.icrc(covered, 0));
+            write_icrc(rest, &headers, 0);
             let owner = Owner { queue_pair: number, work };
+            let Route { traffic_class, hop_limit, .. } = *self.path;
             // Before it is published: otherwise the response could be captured first.
-            host.capture(&SentPacket { owner, route: self.path, headers, index: 0 }, rest);
+            tap.record(&PacketMetadata::sent(headers, traffic_class, hop_limit, 0, owner), rest);
         }
         if is_short {
             room[..INFO + whole].copy_from_slice(&self.short[..INFO + whole]);

@@ -10,12 +10,13 @@ use ferroce_device::{Committed, Link, Outgoing, Room, State as _, Tx};
 use ferroce_sys::batch::{MAX_BYTES_V6, MAX_SEGMENTS};
 use ferroce_sys::steering::slot_of;
 use ferroce_sys::{Batch, Error, Uncancellable};
+use ferroce_tap::{Owner, PacketMetadata};
 use ferroce_wire::number::Qpn;
 use ferroce_wire::packet::ICRC_LEN as ICRC;
 
 use super::addresses::Addresses;
 use crate::embedder::Embedder;
-use crate::packet::{MAX_PACKET, Owner, SentPacket};
+use crate::packet::{MAX_PACKET, write_icrc};
 use crate::route::Route;
 
 /// A batch under construction: packets of one size, of which the last may be shorter, to one process at one
@@ -24,15 +25,9 @@ use crate::route::Route;
 pub struct TxBatch {
     bytes: Box<[u8]>,
     used: usize,
-    /// The size of each packet.
+    /// The size of each packet, but for a shorter last one.
     segment: usize,
-    packets: usize,
     route: Option<Route>,
-    /// The slot of the destination QPs. The kernel steers a batch by its first packet, so a packet for another process
-    /// would reach the wrong one, be forwarded, and arrive after packets that were sent later.
-    slot: Option<u8>,
-    /// The last packet is shorter, so nothing can follow it.
-    closed: bool,
     /// The QP and work request of each packet.
     owners: Vec<Owner>,
     /// How many of its first packets are in the capture already.
@@ -43,7 +38,7 @@ pub struct TxBatch {
     /// completion may have been reported, so it is never dropped.
     kept: Option<Kept>,
     /// How many packets of the outbox were ever added.
-    own_taken: u64,
+    pub own_taken: u64,
     /// A socket is gone.
     pub broken: bool,
 }
@@ -62,10 +57,7 @@ impl Default for TxBatch {
             bytes: vec![0; MAX_BYTES_V6 + MAX_PACKET].into(),
             used: 0,
             segment: 0,
-            packets: 0,
             route: None,
-            slot: None,
-            closed: false,
             owners: Vec::new(),
             captured: 0,
             blocked: false,
@@ -82,16 +74,10 @@ impl TxBatch {
         self.route.filter(|_| self.blocked)
     }
 
-    /// Whether there are packets in the batch, or behind it.
+    /// Whether there are packets in the batch. Only then there may be one behind it.
     #[inline]
     pub fn is_in_use(&self) -> bool {
-        self.packets > 0 || self.blocked || self.kept.is_some()
-    }
-
-    /// How many packets were taken from the outbox.
-    #[inline]
-    pub fn taken(&self) -> u64 {
-        self.own_taken
+        !self.owners.is_empty()
     }
 
     /// Space for the next packet, behind the packets in the batch.
@@ -100,14 +86,17 @@ impl TxBatch {
         &mut self.bytes[self.used..]
     }
 
-    /// Whether the packet of this length behind the batch can join it.
+    /// Whether the packet of this length behind the batch can join it: nothing can follow a packet that is shorter than the
+    /// others. The kernel steers a batch by its first packet, so a packet for another process would reach the wrong one, be
+    /// forwarded, and arrive after packets that were sent later.
     fn takes(&self, length: usize, route: &Route) -> bool {
-        self.packets == 0
-            || !self.closed
+        let packets = self.owners.len();
+        packets == 0
+            || self.used == packets * self.segment
                 && self.route.as_ref() == Some(route)
-                && self.slot == slot_of(&self.bytes[self.used..])
+                && slot_of(&self.bytes) == slot_of(&self.bytes[self.used..])
                 && length <= self.segment
-                && self.packets < MAX_SEGMENTS
+                && packets < MAX_SEGMENTS
                 && self.used + length <= MAX_BYTES_V6
     }
 
@@ -126,23 +115,19 @@ impl TxBatch {
     /// Completes the packet behind the batch with its ICRC and adds it.
     fn add(&mut self, addresses: &Addresses, packet: Kept) {
         let Kept { length, route, owner } = packet;
-        if self.packets == 0 {
+        if self.owners.is_empty() {
             (self.segment, self.route) = (length, Some(route));
-            self.slot = slot_of(&self.bytes[self.used..]);
         }
-        self.closed = length < self.segment;
-        let (start, end) = (self.used, self.used + length - ICRC);
-        let index = if addresses.sender(&route).gso() { self.packets } else { 0 };
-        let icrc = addresses.headers(&route).icrc(&self.bytes[start..end], index as u16);
-        self.bytes[end..end + ICRC].copy_from_slice(&icrc);
-        self.used = end + ICRC;
-        self.packets += 1;
+        let index = if addresses.sender(&route).gso() { self.owners.len() } else { 0 };
+        let end = self.used + length;
+        write_icrc(&mut self.bytes[self.used..end], &addresses.headers(&route), index);
+        self.used = end;
         self.owners.push(owner);
     }
 
     /// Sends everything. Returns false, and keeps what is left, if the send buffer is full.
     pub fn flush<H: Embedder>(&mut self, host: &H) -> bool {
-        while self.packets > 0 {
+        while self.is_in_use() {
             if !self.send(host) {
                 return false;
             }
@@ -172,7 +157,6 @@ impl TxBatch {
                     let kept = self.kept.map_or(0, |kept| kept.length);
                     self.bytes.copy_within(start..self.used + kept, 0);
                     self.used -= start;
-                    self.packets = self.owners.len();
                     self.blocked = true;
                     return false;
                 }
@@ -184,11 +168,8 @@ impl TxBatch {
                 Err(Error::GsoRefused) => {
                     sender.disable_gso();
                     let headers = host.addresses().headers(&route);
-                    for packet in self.bytes[start..self.used].chunks_mut(self.segment) {
-                        if let Some((covered, icrc)) = packet.split_last_chunk_mut::<ICRC>() {
-                            *icrc = headers.icrc(covered, 0);
-                        }
-                    }
+                    let packets = self.bytes[start..self.used].chunks_mut(self.segment);
+                    packets.for_each(|packet| write_icrc(packet, &headers, 0));
                 }
                 // The kernel refused the packets. They count as lost; RC retransmits them.
                 Err(error) => {
@@ -206,10 +187,9 @@ impl TxBatch {
     /// Empties the batch; a kept packet becomes its first.
     fn clear(&mut self, addresses: &Addresses) {
         let behind = self.used;
-        (self.used, self.segment, self.packets) = (0, 0, 0);
-        (self.route, self.slot, self.closed, self.blocked) = (None, None, false, false);
+        (self.used, self.segment, self.captured) = (0, 0, 0);
+        (self.route, self.blocked) = (None, false);
         self.owners.clear();
-        self.captured = 0;
         if let Some(kept) = self.kept.take() {
             self.bytes.copy_within(behind..behind + kept.length, 0);
             self.add(addresses, kept);
@@ -219,38 +199,30 @@ impl TxBatch {
     /// Removes the packets of a QP from a batch that did not fit into the send buffer.
     pub fn discard(&mut self, addresses: &Addresses, number: Qpn) {
         let Some(route) = self.route else { return };
-        let kept = self.kept.take_if(|kept| kept.owner.queue_pair != number);
-        let dropped = self.kept.take().is_some();
-        if !dropped && self.owners.iter().all(|owner| owner.queue_pair != number) {
-            self.kept = kept;
+        let is_left = |owner: &Owner| owner.queue_pair != number;
+        self.kept = self.kept.filter(|kept| is_left(&kept.owner));
+        if self.owners.iter().all(is_left) {
             return;
         }
         let gso = addresses.sender(&route).gso();
         let (headers, segment) = (addresses.headers(&route), self.segment);
-        let (mut used, mut start) = (0, 0);
-        for index in 0..self.owners.len() {
+        let mut used = 0;
+        for (index, _) in self.owners.iter().enumerate().filter(|(_, owner)| is_left(owner)) {
+            let start = index * segment;
             let end = (start + segment).min(self.used);
-            if self.owners[index].queue_pair != number {
-                self.bytes.copy_within(start..end, used);
-                let packet = &mut self.bytes[used..used + end - start];
-                if let Some((covered, icrc)) = packet.split_last_chunk_mut::<ICRC>() {
-                    // The ICRC covers the IPv4 identification, which counts up within a batch.
-                    let index = if gso { used / segment } else { 0 };
-                    *icrc = headers.icrc(covered, index as u16);
-                }
-                used += end - start;
-            }
-            start = end;
+            self.bytes.copy_within(start..end, used);
+            // The ICRC covers the IPv4 identification, which counts up within a batch.
+            let index = if gso { used / segment } else { 0 };
+            write_icrc(&mut self.bytes[used..used + end - start], &headers, index);
+            used += end - start;
         }
-        if let Some(kept) = kept {
+        if let Some(kept) = self.kept {
             self.bytes.copy_within(self.used..self.used + kept.length, used);
-            self.kept = Some(kept);
         }
-        let is_left = |owner: &&Owner| owner.queue_pair != number;
-        self.captured = self.owners[..self.captured].iter().filter(is_left).count();
-        self.owners.retain(|owner| owner.queue_pair != number);
-        (self.used, self.packets) = (used, self.owners.len());
-        if self.packets == 0 {
+        self.captured = self.owners[..self.captured].iter().filter(|&owner| is_left(owner)).count();
+        self.owners.retain(is_left);
+        self.used = used;
+        if self.owners.is_empty() {
             self.clear(addresses);
         }
     }
@@ -265,16 +237,15 @@ impl TxBatch {
 
     /// Captures the first packets of the batch, which begin at `start`, as far as they are not captured yet.
     fn capture<H: Embedder>(&mut self, host: &H, start: usize, packets: usize, route: &Route) {
-        if !host.is_captured() {
-            return;
-        }
+        let Some(tap) = host.tap() else { return };
         let headers = host.addresses().headers(route);
         let gso = host.addresses().sender(route).gso();
         let bytes = self.bytes[start..self.used].chunks(self.segment).take(packets);
         let all = bytes.zip(&self.owners).enumerate();
         for (index, (bytes, &owner)) in all.skip(self.captured) {
             let index = if gso { index as u16 } else { 0 };
-            host.capture(&SentPacket { owner, route, headers, index }, bytes);
+            let (class, hop_limit) = (route.traffic_class, route.hop_limit);
+            tap.record(&PacketMetadata::sent(headers, class, hop_limit, index, owner), bytes);
         }
         self.captured = self.captured.max(packets.min(self.owners.len()));
     }

@@ -13,7 +13,7 @@ use ferroce_wire::udp_headers::Headers;
 use super::histories::{Histories, History};
 use crate::embedder::Embedder;
 use crate::faults::{FaultInjector, Faults};
-use crate::received::ReceivedPacket;
+use crate::packet::ReceivedPacket;
 
 /// The process that owns a QPN.
 fn owner_of(number: Qpn) -> Recipient {

@@ -95,7 +95,7 @@ impl Driver {
         self.device.schedule.has_ready()
             || data_path.posted.has_some()
             || self.tx.is_in_use()
-            || data_path.outbox.queued() != self.tx.taken()
+            || data_path.outbox.queued() != self.tx.own_taken
     }
 
     /// Called when the program makes a call.

@@ -4,14 +4,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use ferroce_device::destination;
-use ferroce_links::embedder::Embedder;
-use ferroce_links::packet::{SentPacket, Traffic};
+use ferroce_links::embedder::{Embedder, Traffic};
 use ferroce_links::ring::Rings;
 use ferroce_links::route::Route;
 use ferroce_links::udp::Addresses;
 use ferroce_memory::Registry;
 use ferroce_sys::{Error, Recipient, RxInfo, Socket, record_header};
-use ferroce_tap::{Owner, PacketMetadata};
+use ferroce_tap::{Owner, PacketMetadata, Tap};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::udp_headers::Headers;
@@ -75,13 +74,8 @@ impl Embedder for DataPath {
     }
 
     #[inline]
-    fn capture(&self, packet: &SentPacket<'_>, bytes: &[u8]) {
-        let Some(tap) = self.tap() else { return };
-        let SentPacket { owner, route, headers, index } = *packet;
-        let (class, hop_limit) = (route.traffic_class, route.hop_limit);
-        let owner = Owner { queue_pair: owner.queue_pair, work: owner.work };
-        let metadata = PacketMetadata::sent(headers, class, hop_limit, index, owner);
-        tap.record(&metadata, bytes);
+    fn tap(&self) -> Option<&Tap> {
+        Self::tap(self)
     }
 
     fn received_from_socket(&self, bytes: usize) {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use ferroce_device::credit::Receiver;
 use ferroce_device::credit::probe::ProbePacket;
 use ferroce_device::{Host, Refusal};
-use ferroce_links::received::ReceivedPacket;
+use ferroce_links::packet::ReceivedPacket;
 use ferroce_links::ring::RingRoute;
 use ferroce_links::route::Route;
 use ferroce_memory::Registry;

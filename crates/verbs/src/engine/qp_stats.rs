@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use ferroce_links::packet::Traffic;
+use ferroce_links::embedder::Traffic;
 use ferroce_links::route::Route;
 use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::{Endpoint, Settings};

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use ferroce_links::received::ReceivedPacket;
+use ferroce_links::packet::ReceivedPacket;
 use ferroce_proto::cm::{
     Config, ConnectionId, ConnectionManager, Event, Keepalive, Loss, Owner, QueryId, ResolutionId,
     State,

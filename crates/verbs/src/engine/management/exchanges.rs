@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ferroce_links::received::ReceivedPacket;
+use ferroce_links::packet::ReceivedPacket;
 use ferroce_proto::setup::{
     Client, ClientConfig, ClientEvent, Discovery, DiscoveryConfig, DiscoveryEvent, Peer, Server,
     ServerConfig, ServerEvent,

@@ -12,7 +12,7 @@ mod unserved;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ferroce_links::received::ReceivedPacket;
+use ferroce_links::packet::ReceivedPacket;
 use ferroce_wire::number::Qpn;
 
 use crate::device::Device;

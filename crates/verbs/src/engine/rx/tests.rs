@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ferroce_device::tuning::shared_memory::SIZE as RING_SIZE;
-use ferroce_links::ring::record::MAX_RECORD;
+use ferroce_links::ring::MAX_RECORD;
 use ferroce_sync::Guard;
 use ferroce_wire::number::{PKey, Qpn};
 use ferroce_wire::opcode::Opcode;
