@@ -16,16 +16,19 @@ use crate::udp::addresses::Addresses;
 
 /// The device that the links belong to.
 pub trait Embedder:
-    for<'a> Host<Route = Route, Queue = Box<RingRoute>, Arrival<'a> = ReceivedPacket<'a>>
+    'static
+    + for<'a> Host<
+        Route = Route,
+        Queue = Box<RingRoute>,
+        Arrival<'a> = ReceivedPacket<'a>,
+        Memory<'a> = &'a Registry,
+    >
 {
     /// Its addresses.
     fn addresses(&self) -> &Addresses;
 
     /// Its rings.
     fn rings(&self) -> &Rings;
-
-    /// Its registered memory, into which the payload of a record is copied straight from the ring.
-    fn registry(&self) -> &Registry;
 
     /// The metadata of packets that come from the peer of a QP through a ring, once one was accepted.
     fn peer_info(state: &mut Self::State) -> &mut Option<[u8; INFO]>;

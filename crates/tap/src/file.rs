@@ -81,7 +81,7 @@ pub(super) fn open(
             shared
         }
     };
-    shared.add_sources(sources);
+    sources.for_each(|source| shared.sources.set(source, true));
     let number = entry.interfaces;
     entry.interfaces += 1;
     entry.users += 1;

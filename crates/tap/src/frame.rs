@@ -53,18 +53,18 @@ pub(super) fn headers(
     frame.extend_from_slice(&sum.to_be_bytes());
 }
 
-/// The packet comment shown by Wireshark. Successive packets mostly have the same one, so the last is kept.
+/// Makes the comments of packets, which Wireshark shows. Successive packets mostly have the same one, so the last is kept.
 #[derive(Debug, Default)]
-pub(super) struct Comment {
+pub struct Comments {
     text: String,
-    of: Option<(Direction, Owner, Opcode)>,
+    last: Option<(Direction, Owner, Opcode)>,
 }
 
-impl Comment {
-    pub(super) fn on(&mut self, direction: Direction, owner: Owner, opcode: Opcode) -> &str {
+impl Comments {
+    pub(super) fn of(&mut self, direction: Direction, owner: Owner, opcode: Opcode) -> &str {
         let of = Some((direction, owner, opcode));
-        if self.of != of {
-            self.of = of;
+        if self.last != of {
+            self.last = of;
             let way = if direction == Direction::Inbound { "for" } else { "from" };
             self.text = format!("{way} QP 0x{:06x}", owner.queue_pair.0);
             if let Some(work) = owner.work {
@@ -187,11 +187,11 @@ mod tests {
 
     #[test]
     fn comments_name_queue_pair_and_request() {
-        let mut comment = Comment::default();
+        let mut comment = Comments::default();
         let owner = |work| Owner { queue_pair: Qpn(0x01_2345), work };
-        let text = comment.on(Direction::Outbound, owner(Some(WorkId(9))), Opcode(0x11));
+        let text = comment.of(Direction::Outbound, owner(Some(WorkId(9))), Opcode(0x11));
         assert_eq!(text, format!("from QP 0x012345, work request 9: {}", Opcode(0x11).name()));
-        let text = comment.on(Direction::Inbound, owner(None), Opcode(0));
+        let text = comment.of(Direction::Inbound, owner(None), Opcode(0));
         assert_eq!(text, format!("for QP 0x012345: {}", Opcode(0).name()));
     }
 }

@@ -44,9 +44,10 @@ use ferroce_wire::transport::Bth;
 
 use crate::sync::lock;
 pub use file::{captures, finish_all};
-use live::LiveOutput;
+pub use frame::Comments;
+use live::attachment::Attachment;
 pub use live::look_for_collectors;
-pub use live::message::{Comments, Message, RecordHeader};
+pub use live::message::{Message, RecordHeader};
 pub use metadata::{Owner, PacketMetadata};
 use queue::Shared;
 
@@ -126,7 +127,8 @@ pub struct Tap {
     file: Option<(Arc<Shared>, u32)>,
     /// The addresses that the device sends from.
     sources: Mutex<Vec<SocketAddr>>,
-    outputs: RwLock<Vec<LiveOutput>>,
+    /// The collectors, each with the number of the device in its records.
+    outputs: RwLock<Vec<(Arc<Attachment>, u32)>>,
     is_live: AtomicBool,
 }
 
@@ -175,11 +177,11 @@ impl Tap {
     /// Adds a send address of the device.
     pub fn add_source(&self, source: SocketAddr) {
         if let Some((file, _)) = &self.file {
-            file.add_sources([source]);
+            file.sources.set(source, true);
         }
         lock(&self.sources).push(source);
-        for output in self.outputs().iter() {
-            output.attachment.add_source(source);
+        for (collector, _) in self.outputs().iter() {
+            collector.add_source(source);
         }
     }
 
@@ -187,13 +189,13 @@ impl Tap {
     pub fn record(&self, metadata: &PacketMetadata, packet: &[u8]) {
         if let Some((file, interface)) = &self.file {
             // A packet from this process is there already, as sent.
-            if !metadata.is_known_to_sender() || !file.is_source(metadata.headers.source) {
+            if !file.sources.record(metadata) {
                 file.push(*interface, metadata, packet);
             }
         }
         if self.is_live() {
-            for output in self.outputs().iter() {
-                output.attachment.push(output.interface, &self.interface, metadata, packet);
+            for (collector, interface) in self.outputs().iter() {
+                collector.push(*interface, &self.interface, metadata, packet);
             }
         }
     }
@@ -223,18 +225,13 @@ impl Tap {
         }
     }
 
-    fn outputs(&self) -> RwLockReadGuard<'_, Vec<LiveOutput>> {
+    fn outputs(&self) -> RwLockReadGuard<'_, Vec<(Arc<Attachment>, u32)>> {
         self.outputs.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add_output(&self, output: LiveOutput) {
-        self.outputs.write().unwrap_or_else(PoisonError::into_inner).push(output);
-        self.is_live.store(true, Ordering::Release);
-    }
-
-    fn remove_outputs(&self, remove: impl Fn(&LiveOutput) -> bool) {
+    fn change_outputs(&self, change: impl FnOnce(&mut Vec<(Arc<Attachment>, u32)>)) {
         let mut outputs = self.outputs.write().unwrap_or_else(PoisonError::into_inner);
-        outputs.retain(|output| !remove(output));
+        change(&mut outputs);
         self.is_live.store(!outputs.is_empty(), Ordering::Release);
     }
 }

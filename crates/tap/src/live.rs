@@ -8,7 +8,7 @@
 //! Each packet is recorded once, by its sender. A process records a packet that it receives only if the sender's address
 //! is not one that the collector has named, or if the packet was corrupted on its way.
 
-mod attachment;
+pub(super) mod attachment;
 pub(super) mod message;
 
 use std::io;
@@ -20,14 +20,6 @@ use ferroce_sys::{ForkMutex, signal};
 use super::Tap;
 use crate::sync::lock;
 use attachment::Attachment;
-
-/// A device's way to a collector.
-#[derive(Debug)]
-pub(super) struct LiveOutput {
-    pub(super) attachment: Arc<Attachment>,
-    /// The number of the device in the records.
-    pub(super) interface: u32,
-}
 
 /// The devices and collectors of this process.
 #[derive(Debug, Default)]
@@ -128,7 +120,7 @@ fn connect(tap: &Tap, attachment: &Arc<Attachment>) {
     for source in lock(&tap.sources).iter() {
         attachment.add_source(*source);
     }
-    tap.add_output(LiveOutput { attachment: Arc::clone(attachment), interface });
+    tap.change_outputs(|outputs| outputs.push((Arc::clone(attachment), interface)));
 }
 
 /// Removes a collector that is gone.
@@ -138,6 +130,6 @@ fn detach(attachment: &Arc<Attachment>) {
     let taps: Vec<_> = live.taps().collect();
     drop(live);
     for tap in taps {
-        tap.remove_outputs(|output| Arc::ptr_eq(&output.attachment, attachment));
+        tap.change_outputs(|outputs| outputs.retain(|(one, _)| !Arc::ptr_eq(one, attachment)));
     }
 }

@@ -1,5 +1,9 @@
 //! The metadata of a packet, which its sender or receiver passes with its bytes.
 
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{PoisonError, RwLock};
+
 use ferroce_proto::work::WorkId;
 use ferroce_trace::file::Direction;
 use ferroce_wire::icrc::hidden::Identification;
@@ -68,9 +72,25 @@ impl PacketMetadata {
     pub fn corrupted(self) -> Self {
         Self { corrupted: true, ..self }
     }
+}
 
-    /// Whether the record of its sender, if there is one, shows all there is to see.
-    pub(super) fn is_known_to_sender(&self) -> bool {
-        self.direction == Direction::Inbound && !self.corrupted
+/// The addresses that captured processes send from. A packet is recorded once, by its sender, and by its receiver as well only if it
+/// was corrupted on its way.
+#[derive(Debug, Default)]
+pub(super) struct Sources(RwLock<HashSet<(IpAddr, u16)>>);
+
+impl Sources {
+    pub(super) fn set(&self, source: SocketAddr, is_captured: bool) {
+        let mut sources = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let source = (source.ip(), source.port());
+        let _ = if is_captured { sources.insert(source) } else { sources.remove(&source) };
+    }
+
+    /// Whether the sender of this packet records it, so that its receiver does not.
+    pub(super) fn record(&self, metadata: &PacketMetadata) -> bool {
+        let PacketMetadata { direction, corrupted, headers: Headers { source, .. }, .. } = metadata;
+        let sources = || self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let is_received = *direction == Direction::Inbound && !corrupted;
+        is_received && sources().contains(&(source.ip(), source.port()))
     }
 }

@@ -1,13 +1,13 @@
 //! The queue between the data path and the writer thread.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use ferroce_wire::transport::Bth;
 
+use super::metadata::Sources;
 use super::writer::Writer;
 use super::{CapturePolicy, CaptureStatus, Interface, PacketMetadata};
 use crate::sync::lock;
@@ -119,14 +119,6 @@ impl Waiting {
     }
 }
 
-/// The work that the thread takes from the queue.
-struct TakenChunks {
-    chunk: Chunk,
-    interfaces: Vec<Interface>,
-    /// This is the last of it.
-    last: bool,
-}
-
 /// An open file, shared by the data path and the thread.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
@@ -135,7 +127,7 @@ pub(super) struct Shared {
     wake: Condvar,
     written_out: Condvar,
     /// The send addresses of the devices that write this file.
-    sources: RwLock<Vec<(IpAddr, u16)>>,
+    pub(super) sources: Sources,
     written: AtomicU64,
     dropped: AtomicU64,
     failure: OnceLock<String>,
@@ -146,17 +138,6 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(policy: CapturePolicy) -> Self {
         Self { policy, ..Self::default() }
-    }
-
-    /// Adds send addresses of a device that writes this file.
-    pub(super) fn add_sources(&self, sources: impl IntoIterator<Item = SocketAddr>) {
-        let mut known = self.sources.write().unwrap_or_else(PoisonError::into_inner);
-        known.extend(sources.into_iter().map(|address| (address.ip(), address.port())));
-    }
-
-    pub(super) fn is_source(&self, address: SocketAddr) -> bool {
-        let sources = self.sources.read().unwrap_or_else(PoisonError::into_inner);
-        sources.contains(&(address.ip(), address.port()))
     }
 
     /// Adds a device that writes this file.
@@ -229,8 +210,8 @@ impl Shared {
         }
     }
 
-    /// Waits for packets and takes them.
-    fn take(&self) -> TakenChunks {
+    /// Waits for packets and takes them. Returns them with the interfaces to be described first, and whether they are the last.
+    fn take(&self) -> (Chunk, Vec<Interface>, bool) {
         let waiting = lock(&self.waiting);
         let waiting = self.wake.wait_while(waiting, |waiting| waiting.size == 0 && !waiting.closed);
         let waiting = waiting.unwrap_or_else(PoisonError::into_inner);
@@ -245,7 +226,7 @@ impl Shared {
             waiting.hurry = false;
         }
         let interfaces = std::mem::take(&mut waiting.interfaces);
-        TakenChunks { chunk, interfaces, last: empty && waiting.closed }
+        (chunk, interfaces, empty && waiting.closed)
     }
 
     /// Finishes a chunk.
@@ -297,7 +278,7 @@ impl Shared {
     /// The main loop of the writer thread.
     pub(super) fn run(&self, mut writer: Writer) {
         loop {
-            let TakenChunks { chunk, interfaces, last } = self.take();
+            let (chunk, interfaces, last) = self.take();
             let written = match self.failure.get() {
                 None => writer
                     .write(&interfaces, &chunk)
@@ -354,7 +335,7 @@ pub(super) mod tests {
         assert_eq!(shared.status().dropped, 500);
         assert!(lock(&shared.waiting).size <= MAX_QUEUED_BYTES);
         // The next packet that fits carries the count of dropped ones.
-        let TakenChunks { chunk, last, .. } = shared.take();
+        let (chunk, _, last) = shared.take();
         assert!(!last && chunk.size() >= CHUNK && chunk.size() < CHUNK + 8192);
         assert!(chunk.entries.iter().all(|entry| entry.dropped == 0));
         shared.finish(chunk);
@@ -374,14 +355,15 @@ pub(super) mod tests {
         let packets = 3 * (MAX_QUEUED_BYTES / 60_000) as u64;
         let taken = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                let (mut packets, mut last) = (0, false);
-                while !last {
-                    let taken = shared.take();
-                    packets += taken.chunk.entries.len() as u64;
-                    last = taken.last;
-                    shared.finish(taken.chunk);
+                let mut packets = 0;
+                loop {
+                    let (chunk, _, last) = shared.take();
+                    packets += chunk.entries.len() as u64;
+                    shared.finish(chunk);
+                    if last {
+                        return packets;
+                    }
                 }
-                packets
             });
             (0..packets).for_each(|_| shared.push(0, &metadata(), &[0; 60_000]));
             shared.close();

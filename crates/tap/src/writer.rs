@@ -9,7 +9,7 @@ use ferroce_sys::file_lock;
 use ferroce_trace::file::{Batch, LinkType, Packet, PcapngWriter, Timestamp, WriteError};
 use ferroce_wire::opcode::Opcode;
 
-use super::frame::{self, Comment};
+use super::frame::{self, Comments};
 use super::queue::{Chunk, real_time};
 use super::{Interface, PacketMetadata};
 
@@ -37,11 +37,11 @@ impl Output {
             temporary.push(".partial");
             let temporary = PathBuf::from(temporary);
             // If the directory does not allow new files, the file is written in place.
-            if let Ok(file) = private().create(true).truncate(false).open(&temporary) {
+            if let Ok(file) = open_private(&temporary) {
                 return Ok(Self { file: own(file)?, replaces: Some((temporary, target)) });
             }
         }
-        let file = own(private().create(true).truncate(false).open(path)?)?;
+        let file = own(open_private(path)?)?;
         Ok(Self { file, replaces: None })
     }
 
@@ -53,10 +53,8 @@ impl Output {
     }
 }
 
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).mode(0o600);
-    options
+fn open_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).mode(0o600).create(true).truncate(false).open(path)
 }
 
 /// Locks a file: two writers would corrupt it. Devices such as /dev/null may have any number of writers. Returns whether it is
@@ -85,7 +83,7 @@ pub(super) struct Writer {
     /// Packets written per interface.
     packets: Vec<u64>,
     headers: Vec<u8>,
-    comment: Comment,
+    comments: Comments,
 }
 
 impl Writer {
@@ -96,7 +94,7 @@ impl Writer {
             interfaces: Vec::new(),
             packets: Vec::new(),
             headers: Vec::new(),
-            comment: Comment::default(),
+            comments: Comments::default(),
         };
         let begun = writer.add(first).and_then(|()| writer.file.flush());
         // A full disk shows up here.
@@ -148,7 +146,7 @@ impl Writer {
                 let time = i64::try_from(entry.time).unwrap_or(i64::MAX);
                 let PacketMetadata { direction, owner, .. } = entry.metadata;
                 let opcode = Opcode(packet.first().copied().unwrap_or_default());
-                let comment = self.comment.on(direction, owner, opcode);
+                let comment = self.comments.of(direction, owner, opcode);
                 let reason = chunk.reasons.iter().find(|(of, _)| *of == position);
                 let with_reason = reason.map(|(_, reason)| format!("{comment}\n{reason}"));
                 let record = Packet::new(Timestamp::from_nanoseconds(time), &self.headers)

@@ -41,17 +41,13 @@ pub(super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    pub(super) fn new<H: Embedder>(
-        host: &H,
-        buffer: &'a mut RecordBuffer,
-        ring: &'a Incoming,
-    ) -> Self {
+    pub(super) fn new(buffer: &'a mut RecordBuffer, ring: &'a Incoming, is_captured: bool) -> Self {
         Self {
             buffer,
             ring,
             next: None,
             result: Ok(()),
-            is_captured: host.is_captured(),
+            is_captured,
             taken: 0,
             bytes: 0,
             unreleased: 0,
@@ -157,7 +153,7 @@ impl<'a> Records<'a> {
                 let Packet { bth, payload, .. } = received.packet;
                 let start = taken.length - ICRC - usize::from(bth.pad) - payload.len();
                 if let Some(shared) = taken.bytes.part(start, payload.len()) {
-                    let mut memory = Placement::new(host.registry(), payload, shared);
+                    let mut memory = Placement::new(host.memory(now), payload, shared);
                     completed |= device.arrive(host, handle, state, received, &mut memory);
                 }
             };

@@ -138,8 +138,8 @@ impl<H: Embedder> Reception<'_, H> {
     fn receive_from(&mut self, ring: &Incoming, buffer: &mut RecordBuffer) -> Result<(), Broken> {
         let Self { device, host, datagrams, clock, received } = self;
         let now = Instant::from_nanos(clock.now());
-        let mut burst = Records::new(*host, buffer, ring);
-        if datagrams.injects_faults() {
+        let mut burst = Records::new(buffer, ring, host.is_captured());
+        if datagrams.faults.is_some() {
             received.completed |= burst.receive_as_datagrams(device, *host, datagrams, now);
             return burst.end().1;
         }

@@ -138,10 +138,8 @@ impl<H: Embedder> Tx<H> for RingTurn<'_> {
         };
         let is_short = payload <= SHORT;
         let record = if is_short { &mut self.short[..] } else { &mut *room };
-        let Some((info, rest)) = record[..INFO + whole].split_first_chunk_mut::<INFO>() else {
-            return Committed { packets: 0, has_room: true };
-        };
-        *info = *self.info;
+        let (info, rest) = record[..INFO + whole].split_at_mut(INFO);
+        info.copy_from_slice(self.info);
         rest[length..].fill(0);
         if let (true, Some(tap)) = (self.is_captured, host.tap()) {
             let headers = host.addresses().headers(self.path);

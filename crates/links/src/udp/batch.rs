@@ -4,7 +4,6 @@
 mod tests;
 
 use std::io::IoSlice;
-use std::ops::Range;
 
 use ferroce_device::{Committed, Link, Outgoing, Room, State as _, Tx};
 use ferroce_sys::batch::{MAX_BYTES_V6, MAX_SEGMENTS};
@@ -13,6 +12,7 @@ use ferroce_sys::{Batch, Error, Uncancellable};
 use ferroce_tap::{Owner, PacketMetadata};
 use ferroce_wire::number::Qpn;
 use ferroce_wire::packet::ICRC_LEN as ICRC;
+use ferroce_wire::transport::{Bth, Deth};
 
 use super::addresses::Addresses;
 use crate::embedder::Embedder;
@@ -103,12 +103,12 @@ impl TxBatch {
     /// Adds the packet behind the batch, which has no ICRC yet; a batch that cannot take it is sent first. Returns
     /// false if the send buffer is full: the packet is kept, and nothing else may be added.
     fn append<H: Embedder>(&mut self, host: &H, length: usize, route: Route, owner: Owner) -> bool {
-        let length = length + ICRC;
-        if self.takes(length, &route) {
-            self.add(host.addresses(), Kept { length, route, owner });
+        let packet = Kept { length: length + ICRC, route, owner };
+        if self.takes(packet.length, &route) {
+            self.add(host.addresses(), packet);
             return true;
         }
-        self.kept = Some(Kept { length, route, owner });
+        self.kept = Some(packet);
         self.send(host)
     }
 
@@ -123,16 +123,6 @@ impl TxBatch {
         write_icrc(&mut self.bytes[self.used..end], &addresses.headers(&route), index);
         self.used = end;
         self.owners.push(owner);
-    }
-
-    /// Sends everything. Returns false, and keeps what is left, if the send buffer is full.
-    pub fn flush<H: Embedder>(&mut self, host: &H) -> bool {
-        while self.is_in_use() {
-            if !self.send(host) {
-                return false;
-            }
-        }
-        true
     }
 
     /// Sends the batch; a kept packet begins the next one. Returns false if the send buffer is full.
@@ -162,7 +152,10 @@ impl TxBatch {
                 }
                 Ok(packets) => {
                     let end = (start + packets * self.segment).min(self.used);
-                    self.sent(host, start..end, &route);
+                    host.sent_through_socket(packets as u32, end - start);
+                    self.capture(host, start, packets, &route);
+                    self.owners.drain(..packets.min(self.owners.len()));
+                    self.captured = self.captured.saturating_sub(packets);
                     start = end;
                 }
                 Err(Error::GsoRefused) => {
@@ -227,14 +220,6 @@ impl TxBatch {
         }
     }
 
-    fn sent<H: Embedder>(&mut self, host: &H, range: Range<usize>, route: &Route) {
-        let packets = range.len().div_ceil(self.segment);
-        host.sent_through_socket(packets as u32, range.len());
-        self.capture(host, range.start, packets, route);
-        self.owners.drain(..packets.min(self.owners.len()));
-        self.captured = self.captured.saturating_sub(packets);
-    }
-
     /// Captures the first packets of the batch, which begin at `start`, as far as they are not captured yet.
     fn capture<H: Embedder>(&mut self, host: &H, start: usize, packets: usize, route: &Route) {
         let Some(tap) = host.tap() else { return };
@@ -292,30 +277,29 @@ impl<H: Embedder> Link<H> for TxBatch {
 
     #[inline]
     fn unblock(&mut self, host: &H) -> bool {
-        !self.blocked || Self::flush(self, host)
+        !self.blocked || self.flush(host)
     }
 
     #[inline]
     fn flush(&mut self, host: &H) -> bool {
-        Self::flush(self, host)
+        while self.is_in_use() {
+            if !self.send(host) {
+                return false;
+            }
+        }
+        true
     }
 
     fn push(&mut self, host: &H, route: Route, packet: &[u8]) -> bool {
         self.behind()[..packet.len()].copy_from_slice(packet);
-        let owner = Owner { queue_pair: sender(packet), work: None };
-        self.append(host, packet.len(), route, owner)
+        // IBA 9.3.1.
+        let deth = packet.get(Bth::LEN..).and_then(Deth::split);
+        let queue_pair = deth.map_or(Qpn(0), |(deth, _)| deth.source);
+        self.append(host, packet.len(), route, Owner { queue_pair, work: None })
     }
 
     #[inline]
     fn own_taken(&mut self) -> &mut u64 {
         &mut self.own_taken
-    }
-}
-
-/// The source QPN in a datagram's DETH (IBA 9.3.1).
-fn sender(packet: &[u8]) -> Qpn {
-    match packet.get(17..20) {
-        Some(&[a, b, c]) => Qpn(u32::from_be_bytes([0, a, b, c])),
-        _ => Qpn(0),
     }
 }

@@ -24,19 +24,13 @@ fn owner_of(number: Qpn) -> Recipient {
 #[derive(Debug)]
 pub struct DatagramReceiver {
     histories: Histories,
-    faults: Option<FaultInjector>,
+    pub(crate) faults: Option<FaultInjector>,
 }
 
 impl DatagramReceiver {
     /// A receiver that injects these faults.
     pub fn new(faults: Option<Faults>) -> Self {
         Self { histories: Histories::default(), faults: faults.map(FaultInjector::new) }
-    }
-
-    /// Whether faults are injected.
-    #[inline]
-    pub(crate) fn injects_faults(&self) -> bool {
-        self.faults.is_some()
     }
 
     /// Receives the packets of a datagram that arrived at the address `local`. Returns whether there were completions.
@@ -50,46 +44,31 @@ impl DatagramReceiver {
         now: Instant,
     ) -> bool {
         let Self { histories, faults } = self;
-        let Some(faults) = faults else {
-            return receive_datagram(device, host, datagram, local, histories, false, now);
-        };
+        let may_be_queued = faults.is_some();
         let mut completed = false;
-        let injected = faults.inject(datagram, |datagram| {
-            completed |= receive_datagram(device, host, datagram, local, histories, true, now);
-        });
-        host.faults_injected(injected);
+        let mut receive = |datagram: &RxDatagram<'_>| {
+            let info = datagram.info;
+            // A mailbox holds few messages, so a datagram whose packets all belong to one process is forwarded whole.
+            if let Some(owner) = sole_owner(host, datagram) {
+                return host.forward(local, owner, info, datagram.data);
+            }
+            let destination = SocketAddr::new(info.destination, local.port());
+            let mut burst = Segments {
+                packets: datagram.packets().enumerate().peekable(),
+                info,
+                local: &local,
+                headers: Headers { source: info.source, destination },
+                history: histories.of(info),
+                may_be_queued,
+            };
+            completed |= device.receive(host, &mut burst, now);
+        };
+        match faults {
+            None => receive(datagram),
+            Some(faults) => host.faults_injected(faults.inject(datagram, receive)),
+        }
         completed
     }
-}
-
-/// Receives the packets of a datagram. Returns whether there were completions.
-fn receive_datagram<H: Embedder>(
-    device: &mut Device<H>,
-    host: &H,
-    datagram: &RxDatagram<'_>,
-    local: SocketAddr,
-    histories: &mut Histories,
-    may_be_queued: bool,
-    now: Instant,
-) -> bool {
-    let info = datagram.info;
-    // A mailbox holds few messages, so a datagram whose packets all belong to one process is forwarded whole.
-    if let Some(owner) = sole_owner(host, datagram) {
-        host.forward(local, owner, info, datagram.data);
-        return false;
-    }
-    let mut burst = Segments {
-        packets: datagram.packets().enumerate().peekable(),
-        info,
-        local: &local,
-        headers: Headers {
-            source: info.source,
-            destination: SocketAddr::new(info.destination, local.port()),
-        },
-        history: histories.of(info),
-        may_be_queued,
-    };
-    device.receive(host, &mut burst, now)
 }
 
 /// The other process that all packets of a datagram belong to, if there is one.

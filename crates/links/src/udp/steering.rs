@@ -8,42 +8,33 @@ use ferroce_device::tuning::steering::{BUSY_INTERVAL, MIN_INTERVAL};
 
 use super::addresses::Addresses;
 
-/// When the table was updated, and why it is to be updated again.
+/// When the table was updated, and when it is to be updated again.
 #[derive(Debug)]
 pub struct Steering {
-    /// The services of this process have changed.
-    wanted: bool,
-    /// There was traffic since the last update.
-    busy: bool,
     last: u64,
+    /// When [`Steering::run`] is due.
+    pub next: u64,
 }
 
 impl Steering {
-    /// The first update is due at once.
+    /// The first update is due as soon as there is a reason for it.
     pub fn new(now: u64) -> Self {
-        Self { wanted: false, busy: false, last: now.saturating_sub(MIN_INTERVAL) }
-    }
-
-    /// When [`Steering::run`] is due.
-    pub fn next(&self) -> u64 {
-        match (self.wanted, self.busy) {
-            (true, _) => self.last + MIN_INTERVAL,
-            (false, true) => self.last + BUSY_INTERVAL,
-            (false, false) => u64::MAX,
-        }
+        Self { last: now.saturating_sub(MIN_INTERVAL), next: u64::MAX }
     }
 
     /// Updates the table, if that is due. The services of this process have changed, or there was traffic.
     pub fn run(&mut self, addresses: &Addresses, services_changed: bool, busy: bool, now: u64) {
-        self.busy |= busy;
-        self.wanted |= services_changed;
-        if now < self.next() {
-            return;
+        if services_changed {
+            self.next = self.next.min(self.last + MIN_INTERVAL);
         }
-        // Another process that is updating the table may not know our services.
-        let done = addresses.iter().all(|own| own.slot.steer(&own.receiver).unwrap_or(true));
-        self.wanted = !done;
-        self.busy = false;
-        self.last = now;
+        if busy {
+            self.next = self.next.min(self.last + BUSY_INTERVAL);
+        }
+        if now >= self.next {
+            // Another process that is updating the table may not know our services.
+            let done = addresses.iter().all(|own| own.slot.steer(&own.receiver).unwrap_or(true));
+            self.next = if done { u64::MAX } else { now + MIN_INTERVAL };
+            self.last = now;
+        }
     }
 }

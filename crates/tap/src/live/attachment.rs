@@ -1,15 +1,15 @@
 //! A collector of this process's packets: the ring to it, and what it has asked for.
 
-use std::collections::HashSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use ferroce_sys::capture_link::{CollectorName, Connection, MAX_MESSAGE};
 use ferroce_sys::ring::{Broken, Producer};
 use ferroce_trace::file::Direction;
 
+use super::super::metadata::Sources;
 use super::super::queue::real_time;
 use super::super::{Interface, PacketMetadata, frame};
 use super::message::{Message, RecordHeader};
@@ -39,7 +39,7 @@ pub(crate) struct Attachment {
     begun: AtomicBool,
     ended: AtomicBool,
     /// The addresses that captured processes send from: they record their packets, so others do not.
-    sources: RwLock<HashSet<(IpAddr, u16)>>,
+    sources: Sources,
     /// The devices by their number in the records.
     interfaces: Mutex<Vec<String>>,
 }
@@ -54,7 +54,7 @@ impl Attachment {
             output: Mutex::new(output),
             begun: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            sources: RwLock::default(),
+            sources: Sources::default(),
             interfaces: Mutex::default(),
         })
     }
@@ -78,19 +78,8 @@ impl Attachment {
 
     /// Announces an address that this process sends from, before the first packet leaves.
     pub(crate) fn add_source(&self, source: SocketAddr) {
-        self.know(source, true);
+        self.sources.set(source, true);
         self.send(&Message::Source(source));
-    }
-
-    fn know(&self, source: SocketAddr, is_captured: bool) {
-        let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
-        let source = (source.ip(), source.port());
-        let _ = if is_captured { sources.insert(source) } else { sources.remove(&source) };
-    }
-
-    fn is_source(&self, source: SocketAddr) -> bool {
-        let sources = self.sources.read().unwrap_or_else(PoisonError::into_inner);
-        sources.contains(&(source.ip(), source.port()))
     }
 
     fn send(&self, message: &Message) {
@@ -124,8 +113,8 @@ impl Attachment {
             match self.connection.receive(&mut buffer) {
                 Ok(Some(length)) => match Message::decode(&buffer[..length]) {
                     Some(Message::Begin) => self.begin(),
-                    Some(Message::Source(source)) => self.know(source, true),
-                    Some(Message::NoSource(source)) => self.know(source, false),
+                    Some(Message::Source(source)) => self.sources.set(source, true),
+                    Some(Message::NoSource(source)) => self.sources.set(source, false),
                     // A later version may say more.
                     _ => {}
                 },
@@ -145,10 +134,8 @@ impl Attachment {
         metadata: &PacketMetadata,
         packet: &[u8],
     ) {
-        if !self.begun.load(Ordering::Relaxed) || self.has_ended() {
-            return;
-        }
-        if metadata.is_known_to_sender() && self.is_source(metadata.headers.source) {
+        let is_active = self.begun.load(Ordering::Relaxed) && !self.has_ended();
+        if !is_active || self.sources.record(metadata) {
             return;
         }
         let mut output = lock(&self.output);

@@ -9,7 +9,7 @@ use ferroce_trace::file::Direction;
 use ferroce_wire::number::Qpn;
 
 use super::super::Owner;
-use super::super::frame::Comment;
+use super::super::frame::Comments;
 
 /// The longest name in a message; longer ones are cut.
 const MAX_NAME: usize = 64;
@@ -43,14 +43,10 @@ impl Message {
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::Interface { index, device, network } => {
-                let mut bytes = vec![b'I'];
-                bytes.extend_from_slice(&index.to_le_bytes());
-                put_name(&mut bytes, device);
-                put_name(&mut bytes, network);
-                bytes
+                [&[b'I'][..], &index.to_le_bytes(), &put_name(device), &put_name(network)].concat()
             }
-            Self::Source(source) => address(b'S', *source),
-            Self::NoSource(source) => address(b'N', *source),
+            Self::Source(source) => [vec![b'S'], put_address(*source)].concat(),
+            Self::NoSource(source) => [vec![b'N'], put_address(*source)].concat(),
             Self::Begin => vec![b'B'],
             Self::Begun => vec![b'b'],
             Self::Bell => vec![b'!'],
@@ -78,11 +74,10 @@ impl Message {
     }
 }
 
-fn put_name(bytes: &mut Vec<u8>, name: &str) {
+fn put_name(name: &str) -> Vec<u8> {
     let end = (0..=name.len().min(MAX_NAME)).rev().find(|&end| name.is_char_boundary(end));
     let name = &name[..end.unwrap_or(0)];
-    bytes.push(name.len() as u8);
-    bytes.extend_from_slice(name.as_bytes());
+    [&[name.len() as u8], name.as_bytes()].concat()
 }
 
 fn take_name(bytes: &[u8]) -> Option<(String, &[u8])> {
@@ -91,12 +86,12 @@ fn take_name(bytes: &[u8]) -> Option<(String, &[u8])> {
     Some((std::str::from_utf8(name).ok()?.to_owned(), rest))
 }
 
-fn address(kind: u8, address: SocketAddr) -> Vec<u8> {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) => [&[4][..], &ip.octets()].concat(),
-        IpAddr::V6(ip) => [&[6][..], &ip.octets()].concat(),
-    };
-    [&[kind][..], &address.port().to_le_bytes(), &ip].concat()
+fn put_address(address: SocketAddr) -> Vec<u8> {
+    let port = address.port().to_le_bytes();
+    match address.ip() {
+        IpAddr::V4(ip) => [&port[..], &[4], &ip.octets()].concat(),
+        IpAddr::V6(ip) => [&port[..], &[6], &ip.octets()].concat(),
+    }
 }
 
 fn take_address(bytes: &[u8]) -> Option<SocketAddr> {
@@ -166,16 +161,12 @@ impl RecordHeader {
     }
 }
 
-/// Makes the comments of packets, which Wireshark shows: the same as in the files that processes write themselves.
-#[derive(Debug, Default)]
-pub struct Comments(Comment);
-
 impl Comments {
-    /// The comment on a packet whose BTH has this opcode.
+    /// The comment on a packet whose BTH has this opcode, as in the files that processes write themselves.
     pub fn on(&mut self, header: &RecordHeader, opcode: u8) -> &str {
         let direction = if header.received { Direction::Inbound } else { Direction::Outbound };
         let owner = Owner { queue_pair: Qpn(header.queue_pair), work: header.work.map(WorkId) };
-        self.0.on(direction, owner, ferroce_wire::opcode::Opcode(opcode))
+        self.of(direction, owner, ferroce_wire::opcode::Opcode(opcode))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ferroce_device::Device;
+use ferroce_device::{Device, Link as _};
 use ferroce_links::faults::Faults;
 use ferroce_links::ring::RingReceiver;
 use ferroce_links::udp::{Address, DatagramReceiver, TxBatch};

@@ -8,7 +8,6 @@ use ferroce_links::embedder::{Embedder, Traffic};
 use ferroce_links::ring::Rings;
 use ferroce_links::route::Route;
 use ferroce_links::udp::Addresses;
-use ferroce_memory::Registry;
 use ferroce_sys::{Error, Recipient, RxInfo, Socket, record_header};
 use ferroce_tap::{Owner, PacketMetadata, Tap};
 use ferroce_wire::icrc::hidden::Identification;
@@ -30,11 +29,6 @@ impl Embedder for DataPath {
     #[inline]
     fn rings(&self) -> &Rings {
         &self.rings
-    }
-
-    #[inline]
-    fn registry(&self) -> &Registry {
-        &self.memory
     }
 
     #[inline]

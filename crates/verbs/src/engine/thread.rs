@@ -129,7 +129,7 @@ impl<'a> Thread<'a> {
         let owes_acks = signals.owes_acks();
         let published = self.hw_counters.as_mut();
         let published = published.and_then(|it| it.publish(|| adapter.counters.read(), now));
-        let timer = adapter.management.next_timer().min(self.steering.next());
+        let timer = adapter.management.next_timer().min(self.steering.next);
         let due = Due {
             timer: timer.min(published.unwrap_or(NEVER)),
             forwarding: !adapter.forwarding.is_empty(),
