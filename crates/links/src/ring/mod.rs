@@ -17,10 +17,8 @@
 //! | `rx` | receiving packets from rings |
 //! | `record` | the buffer into which records are copied out of their rings |
 //! | `records` | the records of a ring, as the device core takes them |
-//! | `fast_path` | receiving records of one message or ACK each |
 
 mod aggregate;
-mod fast_path;
 mod record;
 mod records;
 pub(crate) mod rings;
