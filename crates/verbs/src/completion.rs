@@ -114,7 +114,7 @@ impl CompletionChannel {
 
     /// Ends the wait that [`CompletionChannel::lead`] began.
     pub fn stop_leading(&self, context: &Context, leading: &Leading) {
-        context.handle.shard(leading.shard).stop_leading();
+        context.handle.shard(leading.shard).signals.stop_leading();
     }
 
     /// The shard to drive in a wait for its events.
@@ -254,7 +254,7 @@ impl CompletionQueue {
     pub fn arm(&self, solicited_only: bool) {
         self.queue.arm(solicited_only);
         if !self.queue.channel.as_ref().is_some_and(|channel| channel.is_served()) {
-            self.shards().for_each(|shard| shard.stop_polling());
+            self.shards().for_each(|shard| shard.signals.stop_polling());
         }
     }
 

@@ -149,7 +149,7 @@ impl Context {
     /// Call it before blocking on [`Context::event_fd`] or on the descriptor of a channel. The waiting functions of this
     /// library do so themselves.
     pub fn stop_polling(&self) {
-        self.handle.shards().for_each(|shard| shard.stop_polling());
+        self.handle.shards().for_each(|shard| shard.signals.stop_polling());
     }
 
     /// Halts the device thread while the value lives: the program has to make all passes by polling. For counting the

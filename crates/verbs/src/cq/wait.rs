@@ -17,12 +17,14 @@ impl Channel {
         SERVED.set(self);
         let mut left = adapter.make_pass();
         while lock(&self.raised).queues.is_empty() && (left || self.spins()) {
-            left = adapter.spin_pass();
+            // It will make another soon, so the device thread may leave the sockets to it.
+            adapter.signals.polled();
+            left = adapter.make_pass();
         }
         SERVED.set(ptr::null());
         let taken = self.take();
         if let Ok(Some(_)) = taken {
-            self.spin.end(clock::now(), adapter.socket_bytes());
+            self.spin.end(clock::now(), adapter.counters.socket_bytes());
         }
         // Other events are for other threads.
         let mut raised = lock(&self.raised);
@@ -79,7 +81,7 @@ impl Channel {
             if let Some(queue) = self.serve(adapter)? {
                 return Ok(Waited::Event(queue));
             }
-            if adapter.has_failed() {
+            if adapter.driver.has_failed() {
                 return Ok(Waited::Again);
             }
             let until = deadline.map_or(leading.until, |deadline| deadline.min(leading.until));
@@ -108,6 +110,6 @@ struct StopLeading<'a>(&'a Adapter);
 
 impl Drop for StopLeading<'_> {
     fn drop(&mut self) {
-        self.0.stop_leading();
+        self.0.signals.stop_leading();
     }
 }

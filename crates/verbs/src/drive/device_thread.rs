@@ -1,13 +1,21 @@
 //! What the device thread does after a pass: whether it watches the sockets, when it wakes up at the latest, and whether it
 //! spins before it sleeps.
+//!
+//! A program that polls its CQs drives the device itself, and a thread that woke up for each packet would only compete
+//! with it. So the device thread dozes while a program polls: it does not watch the sockets, but checks from time to
+//! time whether packets were left unread. A program that polls only now and then, or watches its memory as
+//! `ib_write_lat` does, would wait for that check; when the thread finds packets, it watches the sockets although the
+//! program polls, until it is woken for packets that the program has taken already.
 
 #[cfg(test)]
 mod tests;
 
-use ferroce_device::tuning::doze;
+use ferroce_device::tuning::doze::{
+    ENOUGH, FOUND, GAP, IDLE_CHECKS, LATE, MAX_INTERVAL, MAX_STRETCH, MAX_WAKEUPS, MIN_INTERVAL,
+    VAIN,
+};
 use ferroce_sync::{Mode, NEVER};
 
-use super::doze::{Check, Doze};
 use super::spin::Spin;
 
 /// What a pass of the device thread found.
@@ -60,8 +68,18 @@ pub(crate) struct Sleep {
 /// The policy and what it remembers. Times are in nanoseconds.
 #[derive(Debug)]
 pub(crate) struct DeviceThread {
-    doze: Doze,
     spin: Spin,
+    mode: Mode,
+    /// The time between two checks while it dozes.
+    interval: u64,
+    /// The factor by which the interval is stretched.
+    stretch: u64,
+    /// Evidence that packets are left unread.
+    evidence: u32,
+    /// Wakeups left before the thread dozes.
+    wakeups: u32,
+    /// Consecutive checks while a thread waits and no program polls.
+    idle: u32,
     /// A program polled since the pass before, or owns the device.
     polled: bool,
     waits: u32,
@@ -71,7 +89,18 @@ pub(crate) struct DeviceThread {
 
 impl DeviceThread {
     pub(crate) fn new() -> Self {
-        Self { doze: Doze::new(), spin: Spin::default(), polled: false, waits: 0, late: 0 }
+        Self {
+            spin: Spin::default(),
+            mode: Mode::Watching,
+            interval: MIN_INTERVAL,
+            stretch: 1,
+            evidence: 0,
+            wakeups: 0,
+            idle: 0,
+            polled: false,
+            waits: 0,
+            late: 0,
+        }
     }
 
     /// Packets arrived. `bytes`: what has gone through sockets so far.
@@ -84,34 +113,69 @@ impl DeviceThread {
         // If another thread owns the device, it counts as polling. It may have been preempted in the middle of a pass:
         // reading the sockets now would only keep it from being scheduled. The first checks of a doze are closer than the
         // pauses of a program that polls.
-        self.polled = programs.polled || !pass.made || pass.unpolled <= doze::GAP;
+        self.polled = programs.polled || !pass.made || pass.unpolled <= GAP;
         let waits = std::mem::replace(&mut self.waits, programs.waits);
-        self.doze.next(Check {
-            received: pass.received,
-            found: pass.received && pass.unpolled > doze::GAP,
-            packet: pass.packet,
-            late: std::mem::take(&mut self.late),
-            polled: self.polled || programs.waits != waits,
-            led: programs.led_until > now,
-        })
+        let polled = self.polled || programs.waits != waits;
+        let found = pass.received && pass.unpolled > GAP;
+        self.stretch = match std::mem::take(&mut self.late) > LATE {
+            true => (2 * self.stretch).min(MAX_STRETCH),
+            false => (self.stretch / 2).max(1),
+        };
+        let mode = match self.choose(pass, polled, found, programs.led_until > now) {
+            Mode::Dozing if self.stretch > 1 => Mode::Resting,
+            mode => mode,
+        };
+        let was_dozing = matches!(self.mode, Mode::Dozing | Mode::Resting);
+        self.interval = match was_dozing && mode != Mode::Watching && !found {
+            true => (2 * self.interval).min(MAX_INTERVAL),
+            false => MIN_INTERVAL,
+        };
+        self.mode = mode;
+        mode
     }
 
-    /// Returns how the thread sleeps in this mode. `led_until` is read after the announcement of the mode.
-    pub(crate) fn sleep(
-        &self,
-        mode: Mode,
-        made: bool,
-        led_until: u64,
-        due: Due,
-        now: u64,
-    ) -> Sleep {
-        let mode = match mode {
+    /// Chooses a mode. `found`: packets that no program would have taken. `led`: a thread waits for packets now.
+    fn choose(&mut self, pass: Pass, polled: bool, found: bool, led: bool) -> Mode {
+        // A thread that waits while no program polls has been waiting since the last check.
+        self.idle = if led && !polled { self.idle + 1 } else { 0 };
+        if led {
+            return if self.idle > IDLE_CHECKS { Mode::Detached } else { Mode::Dozing };
+        }
+        if !polled {
+            (self.evidence, self.wakeups) = (0, 0);
+            return Mode::Watching;
+        }
+        if self.mode == Mode::Watching && pass.packet {
+            self.wakeups = self.wakeups.saturating_sub(if pass.received { 1 } else { VAIN });
+            if self.wakeups == 0 {
+                // One check that finds packets is enough to watch again.
+                self.evidence = self.evidence.min(ENOUGH - FOUND);
+            }
+        } else if found {
+            self.evidence += FOUND;
+            if self.evidence >= ENOUGH {
+                (self.evidence, self.wakeups) = (ENOUGH - FOUND, MAX_WAKEUPS);
+            }
+        } else {
+            self.evidence = self.evidence.saturating_sub(1);
+        }
+        if self.wakeups > 0 { Mode::Watching } else { Mode::Dozing }
+    }
+
+    /// When the thread checks again if it dozes.
+    fn next_check(&self, now: u64) -> u64 {
+        now + self.interval * self.stretch
+    }
+
+    /// Returns how the thread sleeps in the mode that it announced. `led_until` is read after the announcement.
+    pub(crate) fn sleep(&self, made: bool, led_until: u64, due: Due, now: u64) -> Sleep {
+        let mode = match self.mode {
             Mode::Detached if led_until <= now => Mode::Watching,
             mode => mode,
         };
         let dozes = matches!(mode, Mode::Dozing | Mode::Resting);
         let deadline = if dozes || !made || due.forwarding {
-            self.doze.deadline(now)
+            self.next_check(now)
         } else if due.owes_acks {
             now
         } else if mode == Mode::Detached {

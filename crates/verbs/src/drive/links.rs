@@ -22,56 +22,49 @@ struct Pace {
     burst: usize,
 }
 
-/// As the active link: the rings.
-const RINGS: usize = usize::MAX;
-
 /// What the passes so far have read.
 #[derive(Debug)]
 pub(crate) struct LinkReads {
     paces: Vec<Pace>,
     /// The time of the pass before quiet links were read last.
     quiet_links_read_at: Instant,
-    /// The link that received a packet last.
-    active: usize,
-}
-
-/// A pass that reads links.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
-    links: Links,
+    /// This pass skips quiet links.
     skips_quiet_links: bool,
+    /// The link that received a packet last; `None` if it came through a ring.
+    active: Option<usize>,
 }
 
 impl LinkReads {
     pub(crate) fn new(links: usize) -> Self {
         let paces = vec![Pace::default(); links];
-        Self { paces, quiet_links_read_at: Instant::ZERO, active: 0 }
+        Self {
+            paces,
+            quiet_links_read_at: Instant::ZERO,
+            skips_quiet_links: false,
+            active: Some(0),
+        }
     }
 
     /// Begins a pass. `now`: the time of the pass before.
     #[inline]
-    pub(crate) fn begin(&mut self, links: Links, now: Instant) -> Reading {
-        let skips_quiet_links = links == Links::Lively
+    pub(crate) fn begin(&mut self, links: Links, now: Instant) {
+        self.skips_quiet_links = links == Links::Lively
             && now.nanos_since(self.quiet_links_read_at) < QUIET_LINK_INTERVAL;
-        if !skips_quiet_links {
+        if !self.skips_quiet_links {
             self.quiet_links_read_at = now;
         }
-        Reading { links, skips_quiet_links }
     }
 
     /// How many datagrams the pass asks a link for; `None` if it skips the link. Preparing for many costs more, and most
     /// calls return one.
     #[inline]
-    pub(crate) fn most(&self, reading: Reading, link: usize) -> Option<usize> {
+    pub(crate) fn most(&self, links: Links, link: usize) -> Option<usize> {
         let pace = self.paces[link];
-        let skipped = match reading.links {
-            Links::All => false,
-            Links::Lively => {
-                reading.skips_quiet_links && pace.quiet > QUIET_AFTER && link != self.active
-            }
+        let is_skipped = match links {
             Links::One(only) => link != only,
+            _ => self.skips_quiet_links && pace.quiet > QUIET_AFTER && Some(link) != self.active,
         };
-        (!skipped).then(|| pace.burst.max(1))
+        (!is_skipped).then(|| pace.burst.max(1))
     }
 
     /// A link that was asked for `most` datagrams returned this many. Returns whether it may have more.
@@ -84,20 +77,20 @@ impl LinkReads {
         }
         let burst = if count == most { (most * 2).min(MAX_BURST) } else { most };
         *pace = Pace { quiet: 0, burst };
-        self.active = link;
+        self.active = Some(link);
         count == most
     }
 
     /// Packets came through a ring.
     #[inline]
     pub(crate) fn received_from_rings(&mut self) {
-        self.active = RINGS;
+        self.active = None;
     }
 
     /// Whether the last packet came through a ring.
     #[inline]
     pub(crate) fn rings_are_active(&self) -> bool {
-        self.active == RINGS
+        self.active.is_none()
     }
 }
 

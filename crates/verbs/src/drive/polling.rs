@@ -1,12 +1,17 @@
 //! What a poll does: whether it makes a pass, and whether its thread then gives its core to others.
 //!
+//! With more pollers than cores, the peer may be waiting for the core that a thread keeps busy by polling in vain. But Linux
+//! takes a time slice from a thread for each yield. Beside threads that never yield, one that yields again and again gets
+//! no core for seconds, while its peers run out of retries. So a yield decides about the next one: if there were packets
+//! after it, the peer shares the core, and the thread yields at each empty poll; if it took long, the thread keeps the
+//! core for a time slice.
+//!
 //! All threads that poll or post share this. It holds hints: an old value costs time and nothing else.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ferroce_device::tuning::polling::SAME_POLL;
-
-use super::yielding::Yielding;
+use ferroce_device::tuning::yielding::{CROWDED, LONG, PATIENCE, PAUSE, YIELDED};
 
 #[derive(Debug, Default)]
 pub(crate) struct Polling {
@@ -16,7 +21,12 @@ pub(crate) struct Polling {
     last_call: AtomicU64,
     /// When a poll last found nothing to do; 0 if the last one found something.
     last_empty: AtomicU64,
-    yielding: Yielding,
+    /// The time before which no thread yields.
+    next_yield: AtomicU64,
+    /// How long the last yield took if another thread ran, until the next poll; otherwise 0.
+    yield_took: AtomicU64,
+    /// After the last yield there were packets, so the peer ran.
+    beside_peer: AtomicBool,
 }
 
 impl Polling {
@@ -44,18 +54,33 @@ impl Polling {
         now.saturating_sub(self.last_call.load(Ordering::Relaxed))
     }
 
-    /// The passes of a poll found something, or nothing since this many nanoseconds. Returns whether the thread yields, if
-    /// nothing is left to do.
+    /// A poll made passes. `idle`: how long there has been nothing to do, in nanoseconds; 0 if they had work. Returns
+    /// whether the thread yields, if nothing is left to do.
     #[inline]
-    pub(crate) fn passed(&self, now: u64, busy: bool, idle: u64) -> bool {
+    pub(crate) fn passed(&self, now: u64, idle: u64) -> bool {
         self.called(now);
-        self.last_empty.store(if busy { 0 } else { now }, Ordering::Relaxed);
-        self.yielding.polled(now, idle)
+        self.last_empty.store(if idle == 0 { 0 } else { now }, Ordering::Relaxed);
+        let took = self.yield_took.load(Ordering::Relaxed);
+        if took > 0 {
+            self.yield_took.store(0, Ordering::Relaxed);
+            let longest = if idle == 0 { CROWDED } else { LONG };
+            if took > longest {
+                self.next_yield.store(now + PAUSE, Ordering::Relaxed);
+            }
+            self.beside_peer.store(idle == 0, Ordering::Relaxed);
+        }
+        let patience = if self.beside_peer.load(Ordering::Relaxed) { 0 } else { PATIENCE };
+        idle > patience && now >= self.next_yield.load(Ordering::Relaxed)
     }
 
     /// The thread yielded, and runs again.
     pub(crate) fn resumed(&self, before: u64, now: u64) {
-        self.yielding.resumed(before, now);
+        let took = now.saturating_sub(before);
+        if took > YIELDED {
+            self.yield_took.store(took, Ordering::Relaxed);
+        } else {
+            self.beside_peer.store(false, Ordering::Relaxed);
+        }
     }
 }
 

@@ -1,13 +1,15 @@
 //! An open device in a process, or one of its shards: see [`super::shards`].
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use ferroce_sync::Owned;
 
 use super::data_path::DataPath;
 use super::driver::Driver;
-use super::pause::Pause;
 use crate::drive::Polling;
+use crate::sync::lock;
 
 /// An open device in this process: its data path, and which thread drives it.
 pub(crate) struct Adapter {
@@ -15,17 +17,17 @@ pub(crate) struct Adapter {
     /// The process that opened the device.
     pub(super) process: u32,
     /// What only the thread that makes a pass may use.
-    pub(super) driver: Owned<Driver>,
+    pub(crate) driver: Owned<Driver>,
     pub(super) polling: Polling,
     pub(super) pause: Pause,
     /// Makes the next pass of the device thread panic.
     #[cfg(test)]
-    pub(super) panics: std::sync::atomic::AtomicBool,
+    pub(super) panics: AtomicBool,
 }
 
 impl Adapter {
     pub(super) fn new(data_path: DataPath) -> Self {
-        let driver = Driver::new(&data_path.port, data_path.options.faults);
+        let driver = Driver::new(&data_path);
         Self {
             data_path,
             process: std::process::id(),
@@ -50,6 +52,41 @@ impl Deref for Adapter {
 impl std::fmt::Debug for Adapter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Adapter").field("device", &self.device.name()).finish_non_exhaustive()
+    }
+}
+
+/// Where the device thread halts while a program makes all passes itself.
+#[derive(Debug, Default)]
+pub(super) struct Pause {
+    requested: AtomicBool,
+    halted: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Pause {
+    /// Waits while a pause is requested. Called by the device thread.
+    pub(super) fn halt_if_requested(&self, prepare: impl FnOnce()) {
+        if !self.requested.load(Ordering::Relaxed) {
+            return;
+        }
+        prepare();
+        let mut halted = lock(&self.halted);
+        *halted = true;
+        self.changed.notify_all();
+        let halted = self.changed.wait_while(halted, |_| self.requested.load(Ordering::Relaxed));
+        *halted.unwrap_or_else(PoisonError::into_inner) = false;
+    }
+
+    pub(super) fn request(&self, wake: impl FnOnce()) {
+        self.requested.store(true, Ordering::Relaxed);
+        wake();
+        drop(self.changed.wait_while(lock(&self.halted), |halted| !*halted));
+    }
+
+    pub(super) fn end(&self) {
+        let _halted = lock(&self.halted);
+        self.requested.store(false, Ordering::Relaxed);
+        self.changed.notify_all();
     }
 }
 

@@ -58,11 +58,6 @@ macro_rules! counters {
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$( (stringify!($name), self.$name) ),+].into_iter()
             }
-
-            /// Sets the counter of this name.
-            pub(crate) fn set(&mut self, name: &str, count: u64) {
-                $( if name == stringify!($name) { self.$name = count; } )+
-            }
         }
     };
 }
@@ -124,42 +119,29 @@ impl Statistics {
 }
 
 impl Counters {
-    /// Counts packets received from a socket. For the owner of the driver.
-    pub(super) fn received(&self, packets: u32, bytes: usize) {
-        self.count_received(packets, bytes);
-        self.add_owned(&self.socket_bytes, bytes as u64);
-    }
-
-    /// Counts packets sent through a socket. For the owner of the driver.
-    pub(super) fn sent(&self, packets: u32, bytes: usize) {
-        self.count_sent(packets, bytes);
-        self.add_owned(&self.socket_bytes, bytes as u64);
-    }
-
-    /// Counts packets received through a ring. For the owner of the driver.
+    /// Counts packets received, through a ring if they are `local`, otherwise from a socket. For the owner of the driver.
     #[inline]
-    pub(super) fn received_locally(&self, packets: u32, bytes: usize) {
-        self.count_received(packets, bytes);
-        self.add_owned(self.local_packets_in(), packets.into());
+    pub(super) fn received(&self, packets: u32, bytes: usize, local: bool) {
+        let counters = [self.packets_in(), self.bytes_in(), self.local_packets_in()];
+        self.count_packets(counters, packets, bytes, local);
     }
 
-    /// Counts packets sent through a ring. For the owner of the driver.
+    /// As [`Counters::received`], for packets sent.
     #[inline]
-    pub(super) fn sent_locally(&self, packets: u32, bytes: usize) {
-        self.count_sent(packets, bytes);
-        self.add_owned(self.local_packets_out(), packets.into());
+    pub(super) fn sent(&self, packets: u32, bytes: usize, local: bool) {
+        let counters = [self.packets_out(), self.bytes_out(), self.local_packets_out()];
+        self.count_packets(counters, packets, bytes, local);
     }
 
     #[inline]
-    fn count_received(&self, packets: u32, bytes: usize) {
-        self.add_owned(self.packets_in(), packets.into());
-        self.add_owned(self.bytes_in(), bytes as u64);
-    }
-
-    #[inline]
-    fn count_sent(&self, packets: u32, bytes: usize) {
-        self.add_owned(self.packets_out(), packets.into());
-        self.add_owned(self.bytes_out(), bytes as u64);
+    fn count_packets(&self, counters: [&AtomicU64; 3], packets: u32, bytes: usize, local: bool) {
+        self.add_owned(counters[0], packets.into());
+        self.add_owned(counters[1], bytes as u64);
+        if local {
+            self.add_owned(counters[2], packets.into());
+        } else {
+            self.add_owned(&self.socket_bytes, bytes as u64);
+        }
     }
 
     /// Adds to a counter that only drivers change. With one driver, whose owner is one thread at a time, the addition need not
@@ -174,7 +156,7 @@ impl Counters {
     }
 
     /// The bytes that were received from sockets and sent through them.
-    pub(super) fn socket_bytes(&self) -> u64 {
+    pub(crate) fn socket_bytes(&self) -> u64 {
         self.socket_bytes.load(Ordering::Relaxed)
     }
 

@@ -7,12 +7,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_device::Link as _;
 use ferroce_device::tuning::destroy::LONGEST;
 use ferroce_memory::Registry;
 use ferroce_proto::memory::Memory;
 use ferroce_sys::clock;
 
 use super::adapter::Adapter;
+use super::driver::Driver;
 use super::pass::{IN_PASS, Pass};
 use super::queue_pair::Core;
 use crate::time::now;
@@ -29,13 +31,11 @@ impl Adapter {
             return None;
         }
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let guard = loop {
-            match self.driver.try_own() {
-                None if self.driver.has_failed() => break None,
-                None => std::thread::yield_now(),
-                guard => break guard,
-            }
-        };
+        let mut guard = self.driver.try_own();
+        while guard.is_none() && !self.driver.has_failed() {
+            std::thread::yield_now();
+            guard = self.driver.try_own();
+        }
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         guard.map(|guard| Pass::new(self, guard))
     }
@@ -46,7 +46,12 @@ impl Adapter {
         let until = clock::now() + LONGEST;
         while let Some(mut pass) = self.between_passes() {
             // A pass acknowledges what it received before it ends, unless a send buffer was full.
-            let sent = pass.send_remaining(self, core, now());
+            let Driver { device, tx, .. } = &mut *pass;
+            let mut sent = tx.flush(&self.data_path);
+            if sent {
+                device.turn(tx, &self.data_path, core, &mut core.inner.lock(), now());
+                sent = tx.flush(&self.data_path);
+            }
             if sent || clock::now() >= until {
                 pass.forget(self, core);
                 pass.hand_over();
@@ -61,7 +66,7 @@ impl Adapter {
         drop(inner);
         if IN_PASS.get() {
             // Its credit is returned in what would be its next turn.
-            self.posted.push(core, core.marks.queued());
+            self.hold(core);
         }
         self.drive();
     }

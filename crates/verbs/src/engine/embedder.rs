@@ -16,8 +16,8 @@ use ferroce_wire::udp_headers::Headers;
 
 use super::counters::{count, count_error};
 use super::data_path::DataPath;
+use super::management::MadDevice;
 use super::port::open_sender;
-use super::qp_stats::Class;
 use super::queue_pair::Inner;
 
 impl Embedder for DataPath {
@@ -38,24 +38,24 @@ impl Embedder for DataPath {
 
     fn open_sender(&self, address: SocketAddr) -> Option<Socket> {
         let socket = open_sender(address, self.device.interface(), &self.options).ok()?;
-        self.add_source(socket.local());
+        self.tap.add_source(socket.local());
         // The thread has to watch the new socket as well.
         self.signals.wake();
         Some(socket)
     }
 
     fn sent_through_socket(&self, packets: u32, bytes: usize) {
-        self.counters.sent(packets, bytes);
+        self.counters.sent(packets, bytes, false);
     }
 
     #[inline]
     fn sent_through_ring(&self, packets: u32, bytes: usize) {
-        self.counters.sent_locally(packets, bytes);
+        self.counters.sent(packets, bytes, true);
     }
 
     #[inline]
     fn sent_messages(&self, inner: &mut Inner, messages: &[Traffic; 2]) {
-        inner.stats.sent_messages([Class::Send, Class::Write], messages);
+        inner.stats.sent_messages(messages);
     }
 
     fn send_failed(&self, error: &Error) {
@@ -73,12 +73,12 @@ impl Embedder for DataPath {
     }
 
     fn received_from_socket(&self, bytes: usize) {
-        self.counters.received(1, bytes);
+        self.counters.received(1, bytes, false);
     }
 
     #[inline]
     fn received_from_ring(&self, packets: u32, bytes: usize) {
-        self.counters.received_locally(packets, bytes);
+        self.counters.received(packets, bytes, true);
     }
 
     /// The sender's capture shows what the packet was before.
@@ -98,7 +98,7 @@ impl Embedder for DataPath {
     }
 
     fn forward(&self, local: SocketAddr, to: Recipient, info: &RxInfo, data: &[u8]) {
-        Self::forward(self, local, to, info, data);
+        MadDevice::forward(self, local, to, info, data);
     }
 }
 

@@ -18,7 +18,7 @@ use super::counters::Statistics;
 #[derive(Debug)]
 pub(crate) struct HwCounters {
     folder: PathBuf,
-    added: Statistics,
+    added: Vec<u64>,
     /// The earliest time of the next update.
     due: u64,
 }
@@ -33,7 +33,8 @@ impl HwCounters {
 
     fn below(view: &Path, device: &str) -> Option<Self> {
         let folder = view.join("sys/class/infiniband").join(device).join("ports/1/hw_counters");
-        folder.is_dir().then(|| Self { folder, added: Statistics::default(), due: 0 })
+        let added = Statistics::default().hw_counters().map(|(_, count)| count).collect();
+        folder.is_dir().then_some(Self { folder, added, due: 0 })
     }
 
     /// Adds new counts if an update is due. Returns when to call again if there may be more by then.
@@ -42,47 +43,35 @@ impl HwCounters {
             return Some(self.due);
         }
         self.due = now + LIFESPAN;
-        self.update(&count()).then_some(self.due)
-    }
-
-    /// Adds new counts. Returns whether some are left.
-    fn update(&mut self, counted: &Statistics) -> bool {
-        if self.is_current(counted) {
-            return false;
-        }
-        self.add(counted);
-        !self.is_current(counted)
+        (!self.add(&count())).then_some(self.due)
     }
 
     /// Adds the final counts.
     pub(crate) fn finish(&mut self, counted: &Statistics) {
         // Another process holds a file only for two system calls.
         for _ in 0..1000 {
-            self.add(counted);
-            if self.is_current(counted) {
+            if self.add(counted) {
                 return;
             }
             std::thread::yield_now();
         }
     }
 
-    fn is_current(&self, counted: &Statistics) -> bool {
-        counted.hw_counters().eq(self.added.hw_counters())
-    }
-
-    fn add(&mut self, counted: &Statistics) {
-        let more: Vec<_> = counted.hw_counters().zip(self.added.hw_counters()).collect();
-        for ((name, count), (_, added)) in more {
+    /// Adds new counts. Returns whether none are left.
+    fn add(&mut self, counted: &Statistics) -> bool {
+        let mut is_complete = true;
+        for ((name, count), added) in counted.hw_counters().zip(&mut self.added) {
+            if count <= *added {
+                continue;
+            }
             // A missing file counts as updated.
-            let result = if count > added {
-                add_to(&self.folder.join(name), count - added).unwrap_or(true)
+            if add_to(&self.folder.join(name), count - *added).unwrap_or(true) {
+                *added = count;
             } else {
-                true
-            };
-            if result {
-                self.added.set(name, count);
+                is_complete = false;
             }
         }
+        is_complete
     }
 }
 

@@ -1,52 +1,23 @@
 //! Management datagrams of threads that need not own the device: sent at once.
 
-use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use ferroce_links::route::Route;
-use ferroce_links::udp::Addresses;
-use ferroce_proto::qp::PathMtu;
-use ferroce_sys::{Recipient, RxInfo, clock};
-use ferroce_wire::address::Gid;
+use ferroce_sys::clock;
 
 use super::adapter::Adapter;
-use super::management::MadTransport;
+use super::management::{MadDevice, MadTransport};
 use crate::drive::Links;
-use crate::error::RouteError;
 
-/// As that of the data path, but what is queued is sent at once, by this thread or the one that owns the device.
+/// What is queued is sent at once, by this thread or the one that owns the device.
 impl MadTransport for Adapter {
-    fn addresses(&self) -> &Addresses {
-        self.data_path.addresses()
-    }
-
-    fn source_index(&self, link: u8) -> u8 {
-        self.data_path.source_index(link)
-    }
-
-    fn route_to(&self, link: u8, destination: Gid) -> Result<Route, RouteError> {
-        self.data_path.route_to(link, destination)
-    }
-
-    fn mtu(&self) -> PathMtu {
-        self.data_path.mtu()
+    fn device(&self) -> &(dyn MadDevice + 'static) {
+        &self.data_path
     }
 
     fn send_packet(&self, route: Route, packet: Box<[u8]>) {
         self.data_path.send_packet(route, packet);
         self.drive();
-    }
-
-    fn forward(&self, local: SocketAddr, to: Recipient, info: &RxInfo, packet: &[u8]) -> bool {
-        self.data_path.forward(local, to, info, packet)
-    }
-
-    fn try_forward(&self, link: u8, to: Recipient, info: &RxInfo, packet: &[u8]) {
-        self.data_path.try_forward(link, to, info, packet);
-    }
-
-    fn wake_thread(&self) {
-        self.data_path.wake_thread();
     }
 }
 

@@ -66,8 +66,9 @@ impl<'a> Pass<'a> {
         Self { adapter, guard: Some(guard), panicking: std::thread::panicking() }
     }
 
-    /// Publishes when the device needs its next pass, for the device thread.
-    fn publish(&self) {
+    /// Publishes when the device needs its next pass, for the device thread. Makes the device fail if one of its sockets is
+    /// gone: the program has closed descriptors that are not its own.
+    fn publish(&mut self) {
         let driver: &Driver = self;
         debug_assert!({
             driver.device.check_invariants();
@@ -81,10 +82,6 @@ impl<'a> Pass<'a> {
         if let Some(tap) = self.adapter.tap() {
             self.adapter.counters.capture_drops().store(tap.dropped(), Ordering::Relaxed);
         }
-    }
-
-    /// Makes the device fail if one of its sockets is gone: the program has closed descriptors that are not its own.
-    fn check(&mut self) {
         if self.rx.broken || self.tx.broken {
             if let Some(guard) = self.guard.take() {
                 guard.fail();
@@ -93,42 +90,34 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Ends the pass. Returns the requests that arrived in the meantime, with the pass to serve them.
-    fn release(mut self) -> Option<(Self, Requests)> {
+    /// Ends the pass, unless requests arrived in the meantime, which it returns.
+    fn release(&mut self) -> Option<Requests> {
         self.publish();
-        self.check();
         let (guard, requests) = self.guard.take()?.release().err()?;
         self.guard = Some(guard);
-        Some((self, requests))
+        Some(requests)
     }
 
     /// Ends the pass, and leaves remaining work to the device thread.
     pub(super) fn hand_over(self) {
-        let adapter = self.adapter;
-        let (left, requests) = self.give_up();
-        if left {
-            adapter.signals.wake();
-        } else {
-            adapter.pass_on(requests);
-        }
+        self.give_up(TX);
     }
 
     /// Ends the pass of a polling thread, whatever is left to do. It polls again soon; if it does not, a dozing device
     /// thread notices. Waking that thread would make it transmit while this one polls an owned device. Returns whether
     /// packets are left to send.
     fn leave(self) -> bool {
-        let adapter = self.adapter;
-        let (left, requests) = self.give_up();
-        adapter.pass_on(if left { requests.and(RX) } else { requests });
-        left
+        self.give_up(RX)
     }
 
-    /// Ends the pass. Returns whether packets are left to send, and the requests that were not served.
-    fn give_up(mut self) -> (bool, Requests) {
-        self.publish();
+    /// Ends the pass. Leaves the requests that were not served to the device thread, with `rest` if packets are left to
+    /// send. Returns whether they are.
+    fn give_up(mut self, rest: Requests) -> bool {
         let left = self.has_backlog();
-        self.check();
-        (left, self.guard.take().map_or(Requests::NONE, Guard::give_up))
+        self.publish();
+        let requests = self.guard.take().map_or(Requests::NONE, Guard::give_up);
+        self.adapter.pass_on(if left { requests.and(rest) } else { requests });
+        left
     }
 }
 
@@ -136,19 +125,13 @@ impl Deref for Pass<'_> {
     type Target = Driver;
 
     fn deref(&self) -> &Driver {
-        match &self.guard {
-            Some(guard) => guard,
-            None => unreachable!("the guard is taken only when the pass ends"),
-        }
+        self.guard.as_deref().expect("the guard is taken only when the pass ends")
     }
 }
 
 impl DerefMut for Pass<'_> {
     fn deref_mut(&mut self) -> &mut Driver {
-        match &mut self.guard {
-            Some(guard) => guard,
-            None => unreachable!("the guard is taken only when the pass ends"),
-        }
+        self.guard.as_deref_mut().expect("the guard is taken only when the pass ends")
     }
 }
 
@@ -181,7 +164,7 @@ impl Adapter {
             pass.device.schedule.push(Arc::clone(core));
             self.transmit(pass, now());
         } else {
-            self.posted.push(core, core.marks.queued());
+            self.hold(core);
             self.drive();
         }
     }
@@ -238,11 +221,10 @@ impl Adapter {
             if pass.has_backlog() {
                 break;
             }
-            let Some((next, requests)) = pass.release() else {
+            let Some(requests) = pass.release() else {
                 self.pass_on(left.without(TX));
                 return;
             };
-            pass = next;
             left = left.and(requests);
             now = time::now();
         }
@@ -269,12 +251,6 @@ impl Adapter {
         }
     }
 
-    /// Makes a pass for a spinning thread: it will make another soon, so the device thread may leave the sockets to it.
-    pub(crate) fn spin_pass(&self) -> bool {
-        self.signals.polled();
-        self.make_pass()
-    }
-
     /// Makes a pass for a thread that waits for a completion, unless another thread owns the device. Returns whether
     /// packets are left to send, so that the thread should make another pass before it sleeps.
     pub(crate) fn make_pass(&self) -> bool {
@@ -297,9 +273,9 @@ impl Adapter {
             pass.busy_at = pass.now;
         }
         let idle = pass.now.since(pass.busy_at).as_nanos() as u64;
-        let yields = self.polling.passed(pass.now.as_nanos(), busy, idle);
+        let yields = self.polling.passed(pass.now.as_nanos(), idle);
         if !pass.has_backlog() {
-            let Some((next, requests)) = pass.release() else {
+            let Some(requests) = pass.release() else {
                 if yields {
                     let before = clock::now();
                     std::thread::yield_now();
@@ -307,7 +283,6 @@ impl Adapter {
                 }
                 return false;
             };
-            pass = next;
             // The device thread would keep requesting passes until the event that woke it is handled.
             pass.serve(self, requests);
         }
@@ -339,8 +314,7 @@ impl Adapter {
             if pass.rx.more || pass.has_backlog() {
                 continue;
             }
-            let Some((next, requests)) = pass.release() else { return Some(ran) };
-            pass = next;
+            let Some(requests) = pass.release() else { return Some(ran) };
             pass.serve(self, requests);
             ran.busy = true;
         }
@@ -364,10 +338,7 @@ impl Driver {
         if links == Links::All {
             data_path.rx_passes.fetch_add(1, Ordering::Release);
         }
-        let mut now = match self.rx.now {
-            Some(now) => now,
-            None => self.read_clock(),
-        };
+        let mut now = self.rx.now.unwrap_or_else(|| self.read_clock());
         if self.device.next_timer().is_some_and(|time| time <= now) {
             let _guard = Uncancellable::new();
             // This thread may be late: the response may already be in the socket buffer.

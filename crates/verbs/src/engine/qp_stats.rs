@@ -56,34 +56,28 @@ struct Sample {
     began: Option<Instant>,
 }
 
-/// The objects that a QP belongs to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Belongs {
-    pub(crate) send_cq: u64,
-    pub(crate) recv_cq: u64,
-    pub(crate) srq: Option<Qpn>,
-    pub(crate) shard: u8,
-}
-
 impl QpStats {
-    /// Publishes a new QP.
-    pub(crate) fn new(device: &counters::Counters, settings: &Settings, of: Belongs) -> Self {
+    /// Publishes a new QP, with the IDs of its CQs for sends and receives.
+    pub(crate) fn new(
+        device: &counters::Counters,
+        settings: &Settings,
+        queues: [u64; 2],
+        srq: Option<Qpn>,
+        shard: u8,
+    ) -> Self {
         let slot = device.publish(Kind::QueuePair, |slot| {
             let set = |field: Field, value| slot.set(field as usize, value);
             set(Field::Number, settings.number.0.into());
-            set(Field::Service, service(settings.service));
+            set(Field::Service, settings.service as u64);
             set(Field::MaxSendWr, settings.capabilities.max_send_wr.into());
             set(Field::MaxRecvWr, settings.capabilities.max_recv_wr.into());
-            set(Field::SharedReceiveQueue, of.srq.map_or(0, |number| number.0.into()));
-            set(Field::SendCq, of.send_cq);
-            set(Field::RecvCq, of.recv_cq);
-            set(Field::Shard, of.shard.into());
+            set(Field::SharedReceiveQueue, srq.map_or(0, |number| number.0.into()));
+            set(Field::SendCq, queues[0]);
+            set(Field::RecvCq, queues[1]);
+            set(Field::Shard, shard.into());
             set(Field::Created, now().as_nanos());
         });
-        let datagram = matches!(
-            settings.service,
-            ServiceType::UnreliableConnection | ServiceType::UnreliableDatagram
-        );
+        let unreliable = [ServiceType::UnreliableConnection, ServiceType::UnreliableDatagram];
         Self {
             slot,
             traffic: Default::default(),
@@ -95,7 +89,7 @@ impl QpStats {
             errors: 0,
             last_error: None,
             sample: None,
-            reliable: !datagram,
+            reliable: !unreliable.contains(&settings.service),
         }
     }
 
@@ -107,10 +101,7 @@ impl QpStats {
     /// The QP was connected, or reset.
     pub(crate) fn set_peer(&self, peer: Option<(Route, Qpn)>, shares_memory: bool, mtu: usize) {
         let gid = peer.map_or([0; 16], |(route, _)| Gid::from_ip(route.destination.ip()).0);
-        let link = match peer {
-            None => 0,
-            Some(_) => 1 + u64::from(shares_memory),
-        };
+        let link = peer.map_or(0, |_| 1 + u64::from(shares_memory));
         self.slot.update(|slot| {
             slot.set_gid(Field::RemoteGid as usize, gid);
             slot.set(Field::RemoteNumber as usize, peer.map_or(0, |(_, number)| number.0.into()));
@@ -153,39 +144,32 @@ impl QpStats {
     #[inline]
     pub(super) fn sent(&mut self, bth: &Bth, aeth: Option<Aeth>, payload: usize, packets: u32) {
         self.count_packets(0, bth.opcode, payload, packets);
-        if let Some(aeth) = aeth {
-            self.count_nak(Field::NaksSent, aeth.syndrome);
-        }
+        self.count_nak(Field::NaksSent, aeth);
     }
 
     /// A packet, or a run of packets, was received.
     #[inline]
     pub(super) fn received(&mut self, packet: &Packet<'_>, packets: u32) {
         self.count_packets(RX, packet.bth.opcode, packet.payload_len, packets);
-        if let Some(aeth) = packet.extensions.aeth {
-            self.count_nak(Field::NaksReceived, aeth.syndrome);
-        }
+        self.count_nak(Field::NaksReceived, packet.extensions.aeth);
     }
 
     /// A message of one packet without immediate data, or a positive ACK, was received.
     #[inline]
     pub(super) fn received_whole(&mut self, operation: Operation, payload: usize) {
-        self.add_traffic(RX + Class::of(operation) as usize, 1, payload, 1);
+        self.add_traffic(RX + class(operation), 1, payload, 1);
     }
 
-    /// Messages were sent, by class.
-    pub(super) fn sent_messages<const N: usize>(
-        &mut self,
-        classes: [Class; N],
-        traffic: &[Traffic; N],
-    ) {
-        for (class, more) in classes.into_iter().zip(traffic) {
+    /// Messages were sent by SEND, and by RDMA WRITE.
+    pub(super) fn sent_messages(&mut self, messages: &[Traffic; 2]) {
+        for (operation, more) in [Operation::Send, Operation::Write].into_iter().zip(messages) {
             if more.packets > 0 {
-                let traffic = &mut self.traffic[class as usize];
+                let class = class(operation);
+                let traffic = &mut self.traffic[class];
                 traffic.packets += more.packets;
                 traffic.bytes += more.bytes;
                 traffic.messages += more.messages;
-                self.changed |= 1 << class as usize;
+                self.changed |= 1 << class;
             }
         }
     }
@@ -193,7 +177,7 @@ impl QpStats {
     #[inline]
     fn count_packets(&mut self, direction: usize, opcode: Opcode, payload: usize, count: u32) {
         let Some(info) = opcode.info() else { return };
-        let class = direction + Class::of(info.operation) as usize;
+        let class = direction + class(info.operation);
         self.add_traffic(class, count, payload, info.position.ends().into());
     }
 
@@ -204,11 +188,10 @@ impl QpStats {
     }
 
     #[inline]
-    fn count_nak(&self, field: Field, syndrome: Syndrome) {
-        if !syndrome.is_ack() {
-            if let Some(index) = nak(syndrome) {
-                self.add(field as usize + index, 1);
-            }
+    fn count_nak(&self, field: Field, aeth: Option<Aeth>) {
+        let nak = aeth.filter(|aeth| !aeth.syndrome.is_ack()).and_then(|aeth| nak(aeth.syndrome));
+        if let Some(index) = nak {
+            self.add(field as usize + index, 1);
         }
     }
 
@@ -314,30 +297,18 @@ impl QpStats {
 }
 
 /// The class of a packet: the index in [`CLASSES`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    Send,
-    Write,
-    Read,
-    Atomic,
-    Ack,
-    Other,
-}
-
-impl Class {
-    #[inline]
-    fn of(operation: Operation) -> Self {
-        match operation {
-            Operation::Send => Self::Send,
-            Operation::Write => Self::Write,
-            Operation::ReadRequest | Operation::ReadResponse => Self::Read,
-            Operation::CompareSwap
-            | Operation::FetchAdd
-            | Operation::AtomicWrite
-            | Operation::AtomicAcknowledge => Self::Atomic,
-            Operation::Acknowledge => Self::Ack,
-            Operation::Resync | Operation::Flush | Operation::CongestionNotification => Self::Other,
-        }
+#[inline]
+fn class(operation: Operation) -> usize {
+    match operation {
+        Operation::Send => 0,
+        Operation::Write => 1,
+        Operation::ReadRequest | Operation::ReadResponse => 2,
+        Operation::CompareSwap
+        | Operation::FetchAdd
+        | Operation::AtomicWrite
+        | Operation::AtomicAcknowledge => 3,
+        Operation::Acknowledge => 4,
+        Operation::Resync | Operation::Flush | Operation::CongestionNotification => 5,
     }
 }
 
@@ -355,11 +326,6 @@ fn nak(syndrome: Syndrome) -> Option<usize> {
     Some(index)
 }
 
-/// The index in [`ferroce_stat::layout::SERVICES`].
-fn service(service: ServiceType) -> u64 {
-    ServiceType::ALL.iter().position(|one| *one == service).unwrap_or(0) as u64
-}
-
 #[cfg(test)]
 mod tests {
     use ferroce_stat::layout::{SERVICES, STATES, STATUSES};
@@ -369,8 +335,8 @@ mod tests {
     #[test]
     fn the_names_are_in_the_order_of_the_enumerations() {
         assert_eq!(SERVICES.len(), ServiceType::ALL.len());
-        assert_eq!(service(ServiceType::XrcTarget), 4);
-        assert_eq!(SERVICES[service(ServiceType::UnreliableDatagram) as usize], "UD");
+        assert_eq!(SERVICES[ServiceType::XrcTarget as usize], "XRC_TGT");
+        assert_eq!(SERVICES[ServiceType::UnreliableDatagram as usize], "UD");
         assert_eq!(STATES.len(), State::ALL.len());
         assert_eq!(STATES[State::ReadyToSend as usize], "RTS");
         assert_eq!(STATES[State::Error as usize], "ERR");
@@ -378,8 +344,8 @@ mod tests {
         assert_eq!(STATUSES[Status::RetryExceeded as usize], "RETRY_EXC_ERR");
         assert_eq!(STATUSES[Status::RnrRetryExceeded as usize], "RNR_RETRY_EXC_ERR");
         assert_eq!(STATUSES.len(), Status::RnrRetryExceeded as usize + 1);
-        assert_eq!(CLASSES[Class::of(Operation::ReadResponse) as usize], "read");
-        assert_eq!(CLASSES[Class::of(Operation::Acknowledge) as usize], "ack");
+        assert_eq!(CLASSES[class(Operation::ReadResponse)], "read");
+        assert_eq!(CLASSES[class(Operation::Acknowledge)], "ack");
         let access = SyndromeKind::Nak(NakCode::RemoteAccessError);
         assert_eq!(nak(access.into()).map(|index| NAKS[index]), Some("remote_access"));
         assert_eq!(nak(Syndrome::ACK), None);

@@ -16,20 +16,18 @@ impl DataPath {
     #[cold]
     pub(super) fn drop_packet(&self, refusal: Refusal, packet: Option<&Bth>) {
         let is_request = |packet: &&Bth| packet.opcode.info().is_some_and(|info| info.request);
-        match (refusal, packet) {
-            (Refusal::Malformed, _) => count(self.counters.malformed()),
-            (Refusal::Partition, packet) => {
-                count(self.counters.bad_partition());
-                if let Some(packet) = packet {
-                    self.report_packet(&Reason::WrongPartition(packet.partition), packet);
-                }
+        let wrong_partition = |packet: &Bth| Reason::WrongPartition(packet.partition);
+        let unknown = |packet: &Bth| Reason::UnknownQueuePair(packet.destination);
+        let (counter, reason) = match refusal {
+            Refusal::Malformed => (self.counters.malformed(), None),
+            Refusal::Partition => (self.counters.bad_partition(), packet.map(wrong_partition)),
+            Refusal::UnknownQueuePair => {
+                (self.counters.no_queue_pair(), packet.filter(is_request).map(unknown))
             }
-            (Refusal::UnknownQueuePair, packet) => {
-                count(self.counters.no_queue_pair());
-                if let Some(packet) = packet.filter(is_request) {
-                    self.report_packet(&Reason::UnknownQueuePair(packet.destination), packet);
-                }
-            }
+        };
+        count(counter);
+        if let Some(text) = reason.and_then(|reason| self.report(&reason)) {
+            self.annotate(packet, &text);
         }
     }
 
@@ -40,11 +38,7 @@ impl DataPath {
             state @ (State::Reset | State::Init) => Reason::NotReceiving(state),
             _ => Reason::NotPeer,
         };
-        let text = report::report(self.device.name(), Some(core.number), &reason, false);
-        if let Some(text) = text {
-            inner.stats.set_reason(reason.number(), &reason.to_string());
-            self.annotate(packet, &text);
-        }
+        self.report_of(core, inner, &reason, Some(packet), false);
         count(self.counters.no_queue_pair());
     }
 
@@ -54,15 +48,24 @@ impl DataPath {
         let ended = matches!(inner.endpoint.state(), State::Error | State::SendQueueError);
         for (index, reason) in reasons.iter().enumerate() {
             let ends = ended && index + 1 == reasons.len();
-            let text = report::report(self.device.name(), Some(core.number), reason, ends);
-            let Some(text) = text else { continue };
-            inner.stats.set_reason(reason.number(), &reason.to_string());
-            if let Some(packet) = &inner.captured {
-                self.annotate(packet, &text);
-            }
-            if ends {
-                report::end(core.number, reason, &text);
-            }
+            self.report_of(core, inner, reason, inner.captured.as_ref(), ends);
+        }
+    }
+
+    fn report_of(
+        &self,
+        core: &Core,
+        inner: &Inner,
+        reason: &Reason,
+        packet: Option<&Bth>,
+        ends: bool,
+    ) {
+        let text = report::report(self.device.name(), Some(core.number), reason, ends);
+        let Some(text) = text else { return };
+        inner.stats.set_reason(reason.number(), &reason.to_string());
+        self.annotate(packet, &text);
+        if ends {
+            report::end(core.number, reason, &text);
         }
     }
 
@@ -74,17 +77,9 @@ impl DataPath {
         Some(text)
     }
 
-    /// As [`DataPath::report`], for a packet.
-    #[cold]
-    fn report_packet(&self, reason: &Reason, packet: &Bth) {
-        if let Some(text) = self.report(reason) {
-            self.annotate(packet, &text);
-        }
-    }
-
     /// Adds why a packet was refused to its comment in a capture.
-    fn annotate(&self, packet: &Bth, text: &str) {
-        if let Some(tap) = self.tap() {
+    fn annotate(&self, packet: Option<&Bth>, text: &str) {
+        if let Some((tap, packet)) = self.tap().zip(packet) {
             tap.annotate(packet, text);
         }
     }

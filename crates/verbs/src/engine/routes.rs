@@ -1,12 +1,18 @@
-//! The routes of packets: by address vector, and of management datagrams.
+//! Where packets go: routes by address vector and of management datagrams, and forwarding to the process that owns a packet (see
+//! [`ferroce_links::udp::Forwarding`]).
 
 use std::net::SocketAddr;
 
+use ferroce_device::forwarding::Forwarded;
 use ferroce_links::route::Route;
-use ferroce_proto::qp::AddressVector;
+use ferroce_links::udp::Addresses;
+use ferroce_proto::qp::{AddressVector, PathMtu};
+use ferroce_sys::{Error, Recipient, RxInfo};
 use ferroce_wire::address::Gid;
 
+use super::counters::count;
 use super::data_path::DataPath;
+use super::management::{MadDevice, MadTransport};
 use crate::device::{is_own, own_name};
 use crate::error::RouteError;
 
@@ -23,14 +29,12 @@ impl DataPath {
         }
         let destination = own_name(vector.destination.to_ip());
         let own = self.port.links[source].address.ip();
-        let toward = |ip| AddressVector { destination: Gid::from_ip(ip), ..*vector };
-        if !destination.is_loopback() || own.is_loopback() {
-            return self.route_from(vector.source_index, &toward(destination));
-        }
-        match self.port.links.loopback(destination.is_ipv4()) {
-            Some(link) => self.route_from(link, &toward(destination)),
-            None => self.route_from(vector.source_index, &toward(own)),
-        }
+        let loopback = || self.port.links.loopback(destination.is_ipv4());
+        let (link, destination) = match destination.is_loopback() && !own.is_loopback() {
+            true => loopback().map_or((vector.source_index, own), |link| (link, destination)),
+            false => (vector.source_index, destination),
+        };
+        self.route_from(link, &AddressVector { destination: Gid::from_ip(destination), ..*vector })
     }
 
     /// Returns the route from a link.
@@ -42,7 +46,10 @@ impl DataPath {
         if destination.is_ipv4() != link.address.is_ipv4() {
             return Err(RouteError::AddressFamily);
         }
-        if link.address.ip().is_loopback() && leaves_host(destination) {
+        let ip = destination.ip();
+        // Multicast stays on the loopback interface.
+        let stays = || ip.is_loopback() || ip.is_multicast() || is_own(destination);
+        if link.address.ip().is_loopback() && !stays() {
             return Err(RouteError::LoopbackSource);
         }
         if let SocketAddr::V6(address) = &mut destination {
@@ -60,15 +67,72 @@ impl DataPath {
         })
     }
 
-    /// Returns the route of management packets from a link to a GID.
-    pub(crate) fn route_to(&self, link: u8, destination: Gid) -> Result<Route, RouteError> {
-        let link = self.port.links.toward(link, destination.to_ip());
-        self.route_from(link, &AddressVector { destination, ..AddressVector::default() })
+    /// Retries the queued packets.
+    pub(crate) fn retry_forwarding(&self) {
+        self.forwarding.retry(&self.port.links, |answer| match answer {
+            Ok(()) => count(self.counters.forwarded_out()),
+            Err(_) => count(self.counters.forward_failed()),
+        });
     }
 }
 
-/// Whether packets to this address leave the host. Multicast stays on the loopback interface.
-fn leaves_host(destination: SocketAddr) -> bool {
-    let ip = destination.ip();
-    !ip.is_loopback() && !ip.is_multicast() && !is_own(destination)
+impl MadDevice for DataPath {
+    fn addresses(&self) -> &Addresses {
+        &self.port.links
+    }
+
+    /// A loopback link outside the GID table uses the index of an address of its family, or 0: [`DataPath::route`] then
+    /// chooses by destination.
+    fn source_index(&self, link: u8) -> u8 {
+        let gids = self.device.gids();
+        if usize::from(link) < gids.len() {
+            return link;
+        }
+        let links = &self.port.links;
+        let ipv4 = links.get(usize::from(link)).is_some_and(|link| link.address.is_ipv4());
+        let family = gids.iter().position(|entry| entry.address.is_ipv4() == ipv4);
+        family.and_then(|index| u8::try_from(index).ok()).unwrap_or(0)
+    }
+
+    fn route_to(&self, link: u8, destination: Gid) -> Result<Route, RouteError> {
+        let link = self.port.links.toward(link, destination.to_ip());
+        self.route_from(link, &AddressVector { destination, ..AddressVector::default() })
+    }
+
+    fn mtu(&self) -> PathMtu {
+        self.device.mtu().unwrap_or_default()
+    }
+
+    fn forward(&self, local: SocketAddr, to: Recipient, info: &RxInfo, packet: &[u8]) -> bool {
+        let forwarded = self.forwarding.forward(&self.port.links, local, to, info, packet);
+        match forwarded {
+            Forwarded::Sent(Ok(())) => count(self.counters.forwarded_out()),
+            Forwarded::Queued => {}
+            Forwarded::Sent(Err(_)) | Forwarded::Dropped => count(self.counters.forward_failed()),
+        }
+        !matches!(forwarded, Forwarded::Sent(Err(Error::NoOwner)))
+    }
+
+    fn try_forward(&self, link: u8, to: Recipient, info: &RxInfo, packet: &[u8]) {
+        let Some(link) = self.port.links.get(usize::from(link)) else { return };
+        count(match link.slot.forward(to, info, packet) {
+            Ok(()) => self.counters.forwarded_out(),
+            Err(_) => self.counters.forward_failed(),
+        });
+    }
+
+    fn wake_thread(&self) {
+        self.signals.wake();
+    }
+}
+
+/// Within a pass: what is queued is sent at its end.
+impl MadTransport for DataPath {
+    fn device(&self) -> &(dyn MadDevice + 'static) {
+        self
+    }
+
+    fn send_packet(&self, route: Route, packet: Box<[u8]>) {
+        self.outbox.push(route, packet);
+    }
 }

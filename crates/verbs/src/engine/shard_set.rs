@@ -1,4 +1,4 @@
-//! The shards of the QPs that use a CQ or a completion channel.
+//! A set of shards.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
 
-use ferroce_sys::{clock, signal};
+use ferroce_sys::clock::{self, FastClock};
+use ferroce_sys::signal;
 use ferroce_wire::number::Qpn;
 
 use super::adapter::Adapter;
@@ -33,7 +34,6 @@ pub(crate) struct Handle {
     more: Box<[OnceLock<Option<Shard>>]>,
     /// Counts the QPs that were free to choose.
     next: AtomicUsize,
-    process: u32,
 }
 
 #[derive(Debug)]
@@ -42,16 +42,21 @@ struct Shard {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A shard of a device that is open in this process.
+/// A shard of an open device.
 struct OpenShard {
-    process: u32,
     adapter: Weak<Adapter>,
     /// The device, for its first shard.
     handle: Weak<Handle>,
 }
 
-/// The shards of all devices that are open in this process. A forked child has none: the sockets and the thread belong to its
-/// parent.
+impl OpenShard {
+    /// The shard, unless it was closed. A forked child has none: the sockets and the thread belong to its parent.
+    fn adapter(&self) -> Option<Arc<Adapter>> {
+        self.adapter.upgrade().filter(|adapter| adapter.process == std::process::id())
+    }
+}
+
+/// The shards of all devices that are open in this process.
 static OPEN: Mutex<Vec<OpenShard>> = Mutex::new(Vec::new());
 
 /// Shuts down all devices before the process exits: sends queued messages and forwards packets of other processes,
@@ -59,10 +64,8 @@ static OPEN: Mutex<Vec<OpenShard>> = Mutex::new(Vec::new());
 /// lock that is never released.
 pub(crate) fn shut_down_all() {
     const LONGEST: u64 = thread::DISCONNECT_TIMEOUT + 200_000_000;
-    let process = std::process::id();
     let Ok(open) = OPEN.try_lock() else { return };
-    let ours = open.iter().filter(|shard| shard.process == process);
-    let adapters: Vec<_> = ours.filter_map(|shard| shard.adapter.upgrade()).collect();
+    let adapters: Vec<_> = open.iter().filter_map(OpenShard::adapter).collect();
     drop(open);
     adapters.iter().for_each(|adapter| adapter.signals.stop());
     let until = clock::now() + LONGEST;
@@ -78,31 +81,21 @@ pub(crate) fn shut_down_all() {
 impl Handle {
     /// The device as this process has it, opened now if it was not. The thread ends with the last handle.
     pub(crate) fn open(device: &Device, options: &Options) -> Result<Arc<Self>, OpenError> {
-        let process = std::process::id();
         let mut open = lock(&OPEN);
-        open.retain(|shard| shard.process == process && shard.adapter.strong_count() > 0);
-        let is_same = |shard: &&OpenShard| {
-            let is_same = |adapter: Arc<Adapter>| {
-                adapter.device.name() == device.name() && adapter.options == *options
-            };
-            shard.adapter.upgrade().is_some_and(is_same)
+        open.retain(|shard| shard.adapter().is_some());
+        let is_same = |adapter: Arc<Adapter>| {
+            adapter.device.name() == device.name() && adapter.options == *options
         };
-        if let Some(handle) = open.iter().filter(is_same).find_map(|shard| shard.handle.upgrade()) {
+        let mut same = open.iter().filter(|shard| shard.adapter().is_some_and(is_same));
+        if let Some(handle) = same.find_map(|shard| shard.handle.upgrade()) {
             return Ok(handle);
         }
-        let adapter = Arc::new(Adapter::new(DataPath::open(device.clone(), options.clone())?));
-        tracing::info!(device = device.name(), slot = adapter.tables.slot(), "device opened");
-        let handle = Self::start(Arc::clone(&adapter))?;
-        let (adapter, weak) = (Arc::downgrade(&adapter), Arc::downgrade(&handle));
-        open.push(OpenShard { process, adapter, handle: weak });
+        let first = Shard::open(device.clone(), options.clone(), 0, None)?;
+        let more = (1..options.shard_count()).map(|_| OnceLock::new()).collect();
+        let handle = Arc::new(Self { first, more, next: AtomicUsize::new(0) });
+        let adapter = Arc::downgrade(handle.adapter());
+        open.push(OpenShard { adapter, handle: Arc::downgrade(&handle) });
         Ok(handle)
-    }
-
-    fn start(adapter: Arc<Adapter>) -> Result<Arc<Self>, OpenError> {
-        let more = (1..adapter.options.shard_count()).map(|_| OnceLock::new()).collect();
-        let first = Shard::start(adapter)?;
-        let process = std::process::id();
-        Ok(Arc::new(Self { first, more, next: AtomicUsize::new(0), process }))
     }
 
     /// The first shard: it has the connection manager.
@@ -129,12 +122,15 @@ impl Handle {
         let Some(place) = index.checked_sub(1).and_then(|index| self.more.get(index)) else {
             return 0;
         };
-        let open = || match Shard::open(&self.first.adapter, index as u8) {
-            Ok(shard) => Some(shard),
-            Err(error) => {
-                tracing::info!(shard = index, %error, "shard not opened");
-                None
-            }
+        let first = self.adapter();
+        let open = || {
+            let (device, options) = (first.device.clone(), first.options.clone());
+            let shard = Shard::open(device, options, index as u8, Some(first))
+                .inspect_err(|error| tracing::info!(shard = index, %error, "shard not opened"))
+                .ok()?;
+            let adapter = Arc::downgrade(&shard.adapter);
+            lock(&OPEN).push(OpenShard { adapter, handle: Weak::new() });
+            Some(shard)
         };
         place.get_or_init(open).as_ref().map_or(0, |shard| shard.adapter.shard)
     }
@@ -146,14 +142,14 @@ impl Handle {
 
     /// Removes an SRQ. After this call no shard uses it.
     pub(crate) fn destroy_receive_queue(&self, number: Qpn) {
-        self.first.adapter.tables.remove_receive_queue(number);
+        self.adapter().tables.remove_receive_queue(number);
         self.shards().for_each(|shard| shard.wait_for_pass());
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        if self.adapter().process != std::process::id() {
             return; // The threads stayed with the parent.
         }
         self.shards().for_each(|shard| shard.signals.stop());
@@ -163,21 +159,21 @@ impl Drop for Handle {
 }
 
 impl Shard {
-    /// Opens a further shard of a device.
-    fn open(first: &Adapter, shard: u8) -> Result<Self, OpenError> {
-        let adapter = Arc::new(Adapter::new(DataPath::open_shard(first, shard)?));
-        tracing::info!(shard, slot = adapter.tables.slot(), "shard opened");
-        let weak = Arc::downgrade(&adapter);
-        lock(&OPEN).push(OpenShard { process: first.process, adapter: weak, handle: Weak::new() });
-        Self::start(adapter)
-    }
-
-    fn start(adapter: Arc<Adapter>) -> Result<Self, OpenError> {
-        let worker = Arc::clone(&adapter);
-        let name = match adapter.shard {
-            0 => format!("{:.15}", adapter.device.name()),
-            shard => format!("{:.12}/{shard}", adapter.device.name()),
+    /// Opens a device, or a further shard of it if its `first` is given.
+    fn open(
+        device: Device,
+        options: Options,
+        shard: u8,
+        first: Option<&DataPath>,
+    ) -> Result<Self, OpenError> {
+        let adapter = Arc::new(Adapter::new(DataPath::open(device, options, shard, first)?));
+        let (device, slot) = (adapter.device.name(), adapter.tables.slot());
+        tracing::info!(device, shard, slot, "device opened");
+        let name = match shard {
+            0 => format!("{device:.15}"),
+            shard => format!("{device:.12}/{shard}"),
         };
+        let worker = Arc::clone(&adapter);
         let thread = std::thread::Builder::new().name(name);
         let thread = signal::with_signals_blocked(|| thread.spawn(move || thread::run(&worker)))
             .map_err(OpenError::Thread)?;
@@ -191,5 +187,41 @@ impl Shard {
         {
             let _ = thread.join();
         }
+    }
+}
+
+/// Nanoseconds between two readings of the clock of a halted device: about what a pass takes.
+const CLOCK_STEP: u64 = 100;
+
+/// The device threads of a context are halted while this value lives, and its clocks advance by a step with each reading: how
+/// often a pass looks at quiet sockets must not depend on the speed of the machine.
+#[derive(Debug)]
+pub struct PausedThread {
+    handle: Arc<Handle>,
+}
+
+impl PausedThread {
+    pub(crate) fn new(handle: Arc<Handle>) -> Self {
+        for shard in handle.shards() {
+            shard.pause.request(|| shard.signals.wake());
+            set_clock(shard, FastClock::stepped(CLOCK_STEP));
+        }
+        Self { handle }
+    }
+}
+
+impl Drop for PausedThread {
+    fn drop(&mut self) {
+        for shard in self.handle.shards() {
+            set_clock(shard, FastClock::new());
+            shard.pause.end();
+        }
+    }
+}
+
+/// Without its thread, only a program that uses it from several threads at once may own the device: its clock is not replaced.
+fn set_clock(shard: &Adapter, clock: FastClock) {
+    if let Some(mut driver) = shard.driver.try_own() {
+        driver.clock = clock;
     }
 }

@@ -3,7 +3,7 @@
 use ferroce_links::udp::Steering;
 use ferroce_proto::reason::Reason;
 use ferroce_sync::{Mode, NEVER, Signals};
-use ferroce_sys::{Event, Poller, clock, thread};
+use ferroce_sys::{Event, clock, thread};
 
 use super::adapter::Adapter;
 use super::hw_counters::HwCounters;
@@ -46,10 +46,6 @@ struct Thread<'a> {
 impl<'a> Thread<'a> {
     fn new(adapter: &'a Adapter) -> Self {
         let watches = Watches::new(adapter);
-        if watches.has_processes() {
-            // A capture that started between the opening of the device and the announcement has not found this process.
-            ferroce_tap::look_for_collectors();
-        }
         thread::set_low_timer_slack();
         thread::set_short_time_slice();
         Self {
@@ -73,7 +69,7 @@ impl<'a> Thread<'a> {
         let ran = adapter.run(self.watches.mailboxes(), links);
         let received = ran.is_some_and(|ran| ran.received);
         if received {
-            self.policy.received(clock::now(), adapter.socket_bytes());
+            self.policy.received(clock::now(), adapter.counters.socket_bytes());
         }
         let pass = Pass { made: ran.is_some(), received, packet: links != Links::All, unpolled };
         (pass, ran.is_some_and(|ran| ran.busy))
@@ -93,12 +89,12 @@ impl<'a> Thread<'a> {
         }
         adapter.management.neighbours.run(watches.has(Watch::Neighbours));
         if watches.has(Watch::Port) {
-            let was_active = adapter.port.state.is_active();
-            adapter.port.state.refresh(&adapter.device);
-            if was_active && !adapter.port.state.is_active() {
-                adapter.report(&Reason::PortDown);
+            if let Some(active) = adapter.port.state.refresh(&adapter.device) {
+                adapter.counters.set_active(active);
+                if !active {
+                    adapter.report(&Reason::PortDown);
+                }
             }
-            adapter.counters.set_active(adapter.port.state.is_active());
         }
         if watches.reports() {
             adapter.handle_reports();
@@ -135,7 +131,7 @@ impl<'a> Thread<'a> {
             forwarding: !adapter.forwarding.is_empty(),
             owes_acks,
         };
-        let mut sleep = self.policy.sleep(mode, pass.made, led_until, due, now);
+        let mut sleep = self.policy.sleep(pass.made, led_until, due, now);
         if sleep.mode != mode {
             signals.set_mode(sleep.mode);
         }
@@ -155,16 +151,13 @@ impl<'a> Thread<'a> {
         let poller = &mut self.watches.poller;
         let mut waited = Ok(0);
         self.found = false;
-        while sleep.spins && matches!(waited, Ok(0)) {
+        while sleep.spins && !self.found && matches!(waited, Ok(0)) {
             // Announcing a sleep that ends at once would cost both processes several system calls.
             self.found = adapter.rings.spin_for_packets();
             if !self.found && !self.policy.spins(deadline, clock::now()) {
                 break;
             }
             waited = poller.wait(Some(0));
-            if self.found {
-                break;
-            }
         }
         if !self.found && matches!(waited, Ok(0)) {
             if sleep.mode == Mode::Watching {
@@ -181,13 +174,32 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// The device closes.
+    /// The device closes. Forwards packets that still arrive for other processes, and waits for the DREPs of connections that
+    /// were disconnected. DREQs are repeated: the first may have reached a third process that exited with it. A kernel would
+    /// do this after the process has ended; here nobody else can.
     fn finish(&mut self) {
-        self.watches.watch_sockets(true);
-        finish_disconnects(self.adapter, &mut self.watches.poller);
-        self.adapter.management.connections.ledger.remove();
+        let (adapter, watches) = (self.adapter, &mut self.watches);
+        let connections = &adapter.management.connections;
+        watches.watch_sockets(true);
+        let until = clock::now() + DISCONNECT_TIMEOUT;
+        let mut next_dreq = clock::now() + DREQ_INTERVAL;
+        loop {
+            adapter.run(true, Links::All);
+            let now = clock::now();
+            if connections.unconfirmed() == 0 || now >= until {
+                break;
+            }
+            if now >= next_dreq {
+                connections.repeat_disconnects(adapter.mads());
+                next_dreq = now + DREQ_INTERVAL;
+            }
+            let _ = watches.poller.wait(Some(next_dreq));
+            // The stop request is known already.
+            let _ = adapter.signals.waker().take();
+        }
+        connections.ledger.remove();
         if let Some(hw_counters) = &mut self.hw_counters {
-            hw_counters.finish(&self.adapter.counters.read());
+            hw_counters.finish(&adapter.counters.read());
         }
     }
 }
@@ -198,28 +210,5 @@ struct Stopped<'a>(&'a Signals<Event>);
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
         self.0.set_stopped();
-    }
-}
-
-/// Forwards packets that still arrive for other processes, and waits for the DREPs of connections that were
-/// disconnected. DREQs are repeated: the first may have reached a third process that exited with it. A kernel would do
-/// this after the process has ended; here nobody else can.
-fn finish_disconnects(adapter: &Adapter, poller: &mut Poller) {
-    let connections = &adapter.management.connections;
-    let until = clock::now() + DISCONNECT_TIMEOUT;
-    let mut next_dreq = clock::now() + DREQ_INTERVAL;
-    loop {
-        adapter.run(true, Links::All);
-        let now = clock::now();
-        if connections.unconfirmed() == 0 || now >= until {
-            return;
-        }
-        if now >= next_dreq {
-            connections.repeat_disconnects(adapter.mads());
-            next_dreq = now + DREQ_INTERVAL;
-        }
-        let _ = poller.wait(Some(next_dreq));
-        // The stop request is known already.
-        let _ = adapter.signals.waker().take();
     }
 }

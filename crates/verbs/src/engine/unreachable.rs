@@ -11,7 +11,6 @@ use crate::time::now;
 impl Adapter {
     /// Reads the reports of all sockets and notifies the connections and QPs concerned.
     pub(super) fn handle_reports(&self) {
-        // The last reported packet of each QP.
         let mut reported: Vec<(Route, Bth)> = Vec::new();
         self.port.links.read_reports(|route, quoted| {
             let Some((bth, rest)) = Bth::split(quoted) else { return };
@@ -20,31 +19,20 @@ impl Adapter {
                 let peer = Gid::from_ip(route.destination.ip());
                 let connections = &self.management.connections;
                 connections.handle_unreachable(self.mads(), route.link, peer, mad);
-                return;
-            }
-            // Unreachable responses are ignored: the requester repeats its request, or is gone.
-            if !bth.opcode.info().is_some_and(|info| info.request) {
-                return;
-            }
-            let same =
-                |one: &&mut (Route, Bth)| one.0 == route && one.1.destination == bth.destination;
-            match reported.iter_mut().find(same) {
-                Some(one) => one.1 = bth,
-                None => reported.push((route, bth)),
+            } else if bth.opcode.info().is_some_and(|info| info.request) {
+                // Unreachable responses are ignored: the requester repeats its request, or is gone.
+                reported.push((route, bth));
             }
         });
-        if !reported.is_empty() {
-            self.end_unreachable(&reported);
+        if reported.is_empty() {
+            return;
         }
-    }
-
-    /// Notifies the QPs that sent these packets.
-    fn end_unreachable(&self, reported: &[(Route, Bth)]) {
         for core in self.tables.queue_pairs() {
             let mut inner = core.inner.lock();
             let Some(route) = inner.route.filter(|_| !inner.destroyed) else { continue };
             let peer = inner.endpoint.attributes().destination;
-            let found = reported.iter().find(|(to, bth)| {
+            // The last one.
+            let found = reported.iter().rfind(|(to, bth)| {
                 (to.link, to.sender, to.destination)
                     == (route.link, route.sender, route.destination)
                     && peer == Some(bth.destination)

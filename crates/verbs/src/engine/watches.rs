@@ -1,13 +1,82 @@
-//! What the device thread waits for, besides time.
+//! What a thread waits for, besides time: the device thread, or one that waits for packets of their completions.
+//!
+//! A packet that wakes the device thread, which wakes the program, costs two wakeups. A thread that blocks in a wait of
+//! this library watches the sockets itself and makes the passes (leader and followers: one thread at a time does).
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use ferroce_sys::{Interest, Poller};
+use ferroce_device::tuning::wait::LEASE;
+use ferroce_sys::{Interest, Poller, clock};
 
 use super::adapter::Adapter;
 use crate::drive::Links;
 
-/// A descriptor that the thread watches besides those of links.
+/// The receive sockets of a device, for a thread that waits for packets itself, and until when it does.
+///
+/// Its size is fixed so that a wait neither allocates nor, when a C program cancels the thread, has anything to free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leading {
+    sockets: [RawFd; Leading::MAX],
+    count: usize,
+    /// The shard that they belong to.
+    pub(crate) shard: u8,
+    /// When to begin again at the latest, in nanoseconds of the monotonic clock.
+    pub(crate) until: u64,
+}
+
+impl Leading {
+    /// The maximum number of sockets. A device with more is left to its own thread.
+    pub const MAX: usize = 7;
+
+    /// The time left, in milliseconds, rounded up: the timeout of poll(2).
+    pub fn milliseconds(&self) -> i32 {
+        let left = self.until.saturating_sub(clock::now());
+        i32::try_from(left.div_ceil(1_000_000)).unwrap_or(i32::MAX)
+    }
+
+    /// The descriptors of the sockets.
+    pub fn sockets(&self) -> &[RawFd] {
+        &self.sockets[..self.count]
+    }
+}
+
+impl Adapter {
+    /// Makes the calling thread the one that waits for packets. `None` if another does, or there are too many sockets.
+    pub(crate) fn lead(&self) -> Option<Leading> {
+        let links = &self.port.links;
+        let bells = self.rings.hub().map(|hub| hub.bells().as_raw_fd());
+        if links.len() + bells.iter().len() > Leading::MAX || self.driver.has_failed() {
+            return None;
+        }
+        let now = clock::now();
+        let until = now + LEASE;
+        if !self.signals.lead(now, until) {
+            return None;
+        }
+        let mut sockets = [-1; Leading::MAX];
+        for (socket, link) in sockets.iter_mut().zip(links.iter()) {
+            *socket = link.receiver.as_fd().as_raw_fd();
+        }
+        let mut count = links.len();
+        if let Some(bells) = bells {
+            self.rings.sleep();
+            sockets[count] = bells;
+            count += 1;
+        }
+        Some(Leading { sockets, count, shard: self.shard, until })
+    }
+
+    /// Adds the receive sockets to what a thread waits for, and the doorbell of the rings as one more.
+    pub(crate) fn watch_sockets(&self, poller: &mut Poller) -> Vec<usize> {
+        let links = self.port.links.iter();
+        let mut sockets: Vec<_> =
+            links.map(|link| poller.watch(&link.receiver, Interest::Read)).collect();
+        sockets.extend(self.rings.hub().map(|hub| poller.watch(&hub.bells(), Interest::Read)));
+        sockets
+    }
+}
+
+/// A descriptor that the device thread watches besides those of links.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Watch {
     /// The thread was woken.
@@ -23,22 +92,21 @@ pub(super) enum Watch {
     Rings,
 }
 
-/// The descriptors, by their index in the poller.
+/// The descriptors of the device thread, by their index in the poller.
 #[derive(Debug)]
 pub(super) struct Watches {
     pub(super) poller: Poller,
     /// Those of [`Watch`].
     single: [Option<usize>; 6],
     mailboxes: Vec<usize>,
-    /// The sockets of the links, and the doorbell of the rings as one more.
+    /// See [`Adapter::watch_sockets`].
     sockets: Vec<usize>,
     /// The number of descriptors that do not change. Behind these come sockets of multicast groups, send sockets, and the
     /// send socket whose buffer is full.
     fixed: usize,
     reports: Vec<usize>,
-    watches_sender: bool,
-    /// Of the multicast groups and of the send sockets.
-    version: Option<(u64, usize)>,
+    /// What `update` saw last: the version of the multicast groups, the number of send sockets, at first 0, and the full one.
+    version: (u64, usize, Option<(u8, u8)>),
 }
 
 impl Watches {
@@ -48,7 +116,11 @@ impl Watches {
         let links = &adapter.port.links;
         let hub = adapter.rings.hub();
         let processes = adapter.is_first().then(|| connections.processes(adapter.mads())).flatten();
-        let port = adapter.port.state.watch().filter(|_| adapter.is_first());
+        if processes.is_some() {
+            // A capture that started between the opening of the device and the announcement has not found this process.
+            ferroce_tap::look_for_collectors();
+        }
+        let port = adapter.port.state.monitor.as_ref().filter(|_| adapter.is_first());
         let single: [Option<&dyn AsFd>; 6] = [
             Some(adapter.signals.waker()),
             connections.services.changed().map(|event| event as _),
@@ -59,17 +131,17 @@ impl Watches {
         ];
         let single = single.map(|watched| Some(poller.watch(&watched?, Interest::Read)));
         let mailboxes = links.iter().map(|link| poller.watch(&link.slot, Interest::Read)).collect();
-        let sockets = links.iter().map(|link| poller.watch(&link.receiver, Interest::Read));
-        let mut sockets: Vec<_> = sockets.collect();
-        sockets.extend(hub.map(|hub| poller.watch(&hub.bells(), Interest::Read)));
+        let sockets = adapter.watch_sockets(&mut poller);
         let fixed = single.iter().flatten().count() + links.len() + sockets.len();
-        let (reports, watches_sender, version) = (Vec::new(), false, None);
-        Self { poller, single, mailboxes, sockets, fixed, reports, watches_sender, version }
-    }
-
-    /// Whether the thread watches for the end of processes.
-    pub(super) fn has_processes(&self) -> bool {
-        self.single[Watch::Processes as usize].is_some()
+        Self {
+            poller,
+            single,
+            mailboxes,
+            sockets,
+            fixed,
+            reports: Vec::new(),
+            version: (0, 0, None),
+        }
     }
 
     /// Which links have packets, with those of the rings if they were found otherwise.
@@ -111,16 +183,18 @@ impl Watches {
 
     /// Replaces the descriptors that change, if they have.
     pub(super) fn update(&mut self, adapter: &Adapter) {
-        let blocked = adapter.blocked_sender();
-        let version = Some((adapter.port.groups.version(), adapter.port.links.senders()));
-        if version == self.version && !self.watches_sender && blocked.is_none() {
+        let links = &adapter.port.links;
+        let blocked = adapter.signals.blocked();
+        let version = (adapter.port.groups.version(), links.senders(), blocked);
+        if version == self.version {
             return;
         }
+        self.version = version;
         self.poller.truncate(self.fixed);
         adapter.port.groups.watch(&mut self.poller);
-        self.reports = adapter.port.links.watch_reports(&mut self.poller);
-        self.version = version;
-        self.watches_sender = blocked.is_some();
-        blocked.map(|sender| self.poller.watch(sender, Interest::Write));
+        self.reports = links.watch_reports(&mut self.poller);
+        if let Some((link, sender)) = blocked {
+            self.poller.watch(links[usize::from(link)].senders.get(sender), Interest::Write);
+        }
     }
 }

@@ -18,7 +18,7 @@ use ferroce_wire::number::{PKey, Qpn};
 
 use crate::completion::CompletionQueue;
 use crate::context::Context;
-use crate::engine::{Adapter, Belongs, Core, Inner, QpStats, RecvQueue};
+use crate::engine::{Adapter, Core, Inner, QpStats, RecvQueue};
 use crate::error::{CreateError, MulticastError};
 use crate::event::Source;
 use crate::pd::{Membership, ProtectionDomain};
@@ -196,14 +196,10 @@ impl QueuePair {
             Owner::Xrc(xrc) => Settings { xrc: xrc.xrcd(), ..settings },
             Owner::Pd(_) => settings,
         };
-        let belongs = Belongs {
-            send_cq: options.send_cq.id(),
-            recv_cq: options.recv_cq.id(),
-            srq: receives.number,
-            shard: adapter.shard(),
-        };
+        let queues = [options.send_cq.id(), options.recv_cq.id()];
+        let srq = receives.number;
         let inner = Inner {
-            stats: QpStats::new(&adapter.counters, &settings, belongs),
+            stats: QpStats::new(&adapter.counters, &settings, queues, srq, adapter.shard),
             queue_pair: ferroce_device::QueuePair::new(settings),
             peer_info: None,
             captured: None,
@@ -221,7 +217,7 @@ impl QueuePair {
         });
         for queue in [&core.sends, &core.receive_completions] {
             queue.users.fetch_add(1, Ordering::Relaxed);
-            queue.add_shard(adapter.shard());
+            queue.add_shard(adapter.shard);
         }
         adapter.tables.add_queue_pair(&core);
         let completions = [options.send_cq.clone(), options.recv_cq.clone()];

@@ -99,7 +99,7 @@ impl Client {
     ///
     /// When the wait fails.
     pub fn wait(&self, deadline: Option<Instant>) -> Result<Option<ClientEvent>, WaitError> {
-        self.context.adapter().stop_polling();
+        self.context.adapter().signals.stop_polling();
         self.events.wait(deadline)
     }
 

@@ -74,7 +74,7 @@ impl Search {
     ///
     /// When the wait fails.
     pub fn wait(&self) -> Result<Option<Responder>, WaitError> {
-        self.context.adapter().stop_polling();
+        self.context.adapter().signals.stop_polling();
         match self.events.wait(None)? {
             Some(DiscoveryEvent::Found(responder)) => Ok(Some(responder)),
             Some(DiscoveryEvent::Finished) | None => Ok(None),

@@ -117,7 +117,7 @@ impl Server {
     ///
     /// When the wait fails.
     pub fn wait(&self, deadline: Option<Instant>) -> Result<Option<ServerEvent>, WaitError> {
-        self.context.adapter().stop_polling();
+        self.context.adapter().signals.stop_polling();
         let event = self.events.wait(deadline);
         self.refill();
         event
@@ -215,7 +215,7 @@ impl Server {
     fn handle(&self, application: &mut dyn Application, event: &ServerEvent) -> Option<Accepted> {
         match *event {
             ServerEvent::CreateQueuePair { request, peer, parameters } => {
-                let source_index = self.context.adapter().source_index(self.link);
+                let source_index = self.context.adapter().mads().source_index(self.link);
                 let made = application.queue_pair(&peer, &parameters).and_then(|queue_pair| {
                     Side::new(queue_pair, source_index).map_err(|_| Status::NO_QUEUE_PAIR)
                 });

@@ -5,11 +5,13 @@ use super::*;
 const START: u64 = 1_000_000_000;
 
 /// The longest time between two checks of a dozing thread.
-const LONGEST_DOZE: u64 = doze::MAX_STRETCH * doze::MAX_INTERVAL;
+const LONGEST_DOZE: u64 = MAX_STRETCH * MAX_INTERVAL;
 
 /// A pass that the thread made and that found nothing, long after the program's last call.
 const EMPTY: Pass = Pass { made: true, received: false, packet: false, unpolled: NEVER };
 const NO_PROGRAM: Programs = Programs { polled: false, waits: 0, led_until: 0 };
+const POLLS: Programs = Programs { polled: true, ..NO_PROGRAM };
+const LEADS: Programs = Programs { led_until: 2 * START, ..NO_PROGRAM };
 const NOTHING: Due = Due { timer: NEVER, forwarding: false, owes_acks: false };
 
 /// What happens in one round of the thread, and how long it sleeps.
@@ -55,8 +57,8 @@ fn rounds() -> impl Strategy<Value = Vec<Round>> {
 #[test]
 fn an_idle_device_is_watched_until_something_happens() {
     let mut policy = DeviceThread::new();
-    let mode = policy.next_mode(EMPTY, NO_PROGRAM, START);
-    let sleep = policy.sleep(mode, true, 0, NOTHING, START);
+    policy.next_mode(EMPTY, NO_PROGRAM, START);
+    let sleep = policy.sleep(true, 0, NOTHING, START);
     let expected = Sleep { mode: Mode::Watching, deadline: NEVER, runs_timers: true, spins: true };
     assert_eq!(sleep, expected);
 }
@@ -64,13 +66,12 @@ fn an_idle_device_is_watched_until_something_happens() {
 #[test]
 fn a_thread_that_stops_waiting_meanwhile_leaves_the_sockets_to_this_one() {
     let mut policy = DeviceThread::new();
-    let led_until = 2 * START;
-    let leads = Programs { led_until, ..NO_PROGRAM };
-    let modes = std::iter::repeat_with(|| policy.next_mode(EMPTY, leads, START));
-    assert!(modes.take(1000).any(|mode| mode == Mode::Detached));
-    let sleeps = policy.sleep(Mode::Detached, true, led_until, NOTHING, START);
+    let led_until = LEADS.led_until;
+    let mut modes = std::iter::repeat_with(|| policy.next_mode(EMPTY, LEADS, START)).take(1000);
+    assert!(modes.any(|mode| mode == Mode::Detached));
+    let sleeps = policy.sleep(true, led_until, NOTHING, START);
     assert_eq!((sleeps.mode, sleeps.deadline), (Mode::Detached, led_until));
-    let stopped = policy.sleep(Mode::Detached, true, 0, NOTHING, START);
+    let stopped = policy.sleep(true, 0, NOTHING, START);
     assert_eq!((stopped.mode, stopped.deadline), (Mode::Watching, NEVER));
 }
 
@@ -83,12 +84,82 @@ fn a_wait_that_began_meanwhile_counts_as_polling() {
 }
 
 #[test]
+fn leaves_the_sockets_to_a_program_that_polls() {
+    let mut policy = DeviceThread::new();
+    assert_eq!(policy.next_mode(EMPTY, NO_PROGRAM, START), Mode::Watching);
+    let times: Vec<_> = (0..7)
+        .map(|_| {
+            assert_eq!(policy.next_mode(EMPTY, POLLS, START), Mode::Dozing);
+            policy.next_check(0)
+        })
+        .collect();
+    assert_eq!(times, [20_000, 40_000, 80_000, 160_000, 320_000, MAX_INTERVAL, MAX_INTERVAL]);
+    let mode = policy.next_mode(EMPTY, NO_PROGRAM, START);
+    assert_eq!(mode, Mode::Watching, "the program has stopped polling");
+    assert_eq!(policy.next_mode(EMPTY, POLLS, START), Mode::Dozing);
+    assert_eq!(policy.next_check(0), MIN_INTERVAL);
+}
+
+#[test]
+fn watches_for_a_program_that_polls_too_rarely() {
+    let mut policy = DeviceThread::new();
+    let mut next = |pass| (policy.next_mode(pass, POLLS, START), policy.next_check(0));
+    assert_eq!(next(EMPTY).0, Mode::Dozing);
+    let found = Pass { received: true, ..EMPTY };
+    let (mode, check) = next(found);
+    assert_eq!(mode, Mode::Dozing, "one may be coincidence");
+    assert_eq!(check, MIN_INTERVAL, "but the next check is soon");
+    assert_eq!(next(EMPTY).0, Mode::Dozing, "this check found nothing");
+    assert_eq!(next(found).0, Mode::Dozing);
+    assert_eq!(next(found).0, Mode::Watching);
+    let woken = Pass { packet: true, ..found };
+    for _ in 1..MAX_WAKEUPS {
+        assert_eq!(next(woken).0, Mode::Watching);
+    }
+    assert_eq!(next(woken).0, Mode::Dozing, "checks whether it is still necessary");
+    assert_eq!(next(found).0, Mode::Watching);
+    let vain = Pass { packet: true, ..EMPTY };
+    for _ in 1..MAX_WAKEUPS / VAIN {
+        assert_eq!(next(vain).0, Mode::Watching);
+    }
+    assert_eq!(next(vain).0, Mode::Dozing, "the program takes all packets");
+}
+
+#[test]
+fn checks_rarely_while_there_are_more_threads_than_cores() {
+    let mut policy = DeviceThread::new();
+    let times: Vec<_> = (0..12)
+        .map(|_| {
+            policy.woke_at(START, START + 2 * LATE);
+            assert_eq!(policy.next_mode(EMPTY, POLLS, START), Mode::Resting);
+            policy.next_check(0)
+        })
+        .collect();
+    assert_eq!(times[11], MAX_STRETCH * MAX_INTERVAL);
+    for _ in 0..MAX_STRETCH.ilog2() - 1 {
+        assert_eq!(policy.next_mode(EMPTY, POLLS, START), Mode::Resting);
+    }
+    assert_eq!(policy.next_mode(EMPTY, POLLS, START), Mode::Dozing);
+    assert_eq!(policy.next_check(0), MAX_INTERVAL);
+}
+
+#[test]
+fn sleeps_while_a_thread_waits_for_long() {
+    let mut policy = DeviceThread::new();
+    for _ in 0..IDLE_CHECKS {
+        assert_eq!(policy.next_mode(EMPTY, LEADS, START), Mode::Dozing);
+    }
+    assert_eq!(policy.next_mode(EMPTY, LEADS, START), Mode::Detached);
+    let polls = Programs { polled: true, ..LEADS };
+    assert_eq!(policy.next_mode(EMPTY, polls, START), Mode::Dozing, "the thread waits again");
+}
+
+#[test]
 fn a_late_thread_checks_less_often() {
     let mut policy = DeviceThread::new();
-    let polls = Programs { polled: true, ..NO_PROGRAM };
-    policy.woke_at(START, START + 2 * doze::LATE);
-    assert_eq!(policy.next_mode(EMPTY, polls, START), Mode::Resting);
-    assert_eq!(policy.next_mode(EMPTY, polls, START), Mode::Dozing, "it was late once");
+    policy.woke_at(START, START + 2 * LATE);
+    assert_eq!(policy.next_mode(EMPTY, POLLS, START), Mode::Resting);
+    assert_eq!(policy.next_mode(EMPTY, POLLS, START), Mode::Dozing, "it was late once");
 }
 
 #[test]
@@ -115,9 +186,9 @@ proptest! {
             waits += u32::from(round.led_for > 0);
             let led_until = if round.led_for > 0 { now + round.led_for } else { 0 };
             let programs = Programs { polled: round.polled, waits, led_until };
-            let announced = policy.next_mode(pass, programs, now);
+            policy.next_mode(pass, programs, now);
             let led_until = if round.stops_leading { 0 } else { led_until };
-            let sleep = policy.sleep(announced, pass.made, led_until, due, now);
+            let sleep = policy.sleep(pass.made, led_until, due, now);
             let dozes = matches!(sleep.mode, Mode::Dozing | Mode::Resting);
 
             prop_assert!(sleep.deadline <= due.timer);
@@ -131,7 +202,7 @@ proptest! {
                 prop_assert!(led_until > now, "somebody watches the sockets");
                 prop_assert!(sleep.deadline <= led_until);
             }
-            if !programs.polled && pass.made && pass.unpolled > doze::GAP && programs.led_until == 0 {
+            if !programs.polled && pass.made && pass.unpolled > GAP && programs.led_until == 0 {
                 prop_assert_eq!(sleep.mode, Mode::Watching, "no program is there");
             }
             prop_assert!(sleep.runs_timers || dozes || !pass.made, "somebody runs the timers");

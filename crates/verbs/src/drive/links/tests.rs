@@ -19,23 +19,27 @@ fn quiet() -> LinkReads {
 #[test]
 fn a_quiet_link_is_read_now_and_then() {
     let mut reads = quiet();
-    let reading = reads.begin(Links::Lively, at(1));
-    assert_eq!((reads.most(reading, 0), reads.most(reading, 1)), (Some(1), None), "0 is active");
+    reads.begin(Links::Lively, at(1));
+    assert_eq!(
+        (reads.most(Links::Lively, 0), reads.most(Links::Lively, 1)),
+        (Some(1), None),
+        "0 is active"
+    );
     reads.received_from_rings();
-    assert_eq!(reads.most(reading, 0), None);
-    let reading = reads.begin(Links::Lively, at(QUIET_LINK_INTERVAL));
-    assert_eq!((reads.most(reading, 0), reads.most(reading, 1)), (Some(1), Some(1)));
-    let reading = reads.begin(Links::Lively, at(QUIET_LINK_INTERVAL + 1));
-    assert_eq!(reads.most(reading, 1), None);
+    assert_eq!(reads.most(Links::Lively, 0), None);
+    reads.begin(Links::Lively, at(QUIET_LINK_INTERVAL));
+    assert_eq!((reads.most(Links::Lively, 0), reads.most(Links::Lively, 1)), (Some(1), Some(1)));
+    reads.begin(Links::Lively, at(QUIET_LINK_INTERVAL + 1));
+    assert_eq!(reads.most(Links::Lively, 1), None);
     assert!(!reads.received(1, 1, 4));
-    assert_eq!(reads.most(reading, 1), Some(4), "it had a packet");
+    assert_eq!(reads.most(Links::Lively, 1), Some(4), "it had a packet");
 }
 
 #[test]
 fn the_device_thread_reads_what_is_readable() {
     let mut reads = quiet();
-    let reading = reads.begin(Links::One(1), at(1));
-    assert_eq!((reads.most(reading, 0), reads.most(reading, 1)), (None, Some(1)));
+    reads.begin(Links::One(1), at(1));
+    assert_eq!((reads.most(Links::One(1), 0), reads.most(Links::One(1), 1)), (None, Some(1)));
 }
 
 #[test]
@@ -43,8 +47,8 @@ fn the_burst_follows_the_rate() {
     let mut reads = LinkReads::new(1);
     let mut asked = Vec::new();
     for count in [1, 2, 4, 8, 16, 16, 3, 0, 1] {
-        let reading = reads.begin(Links::All, at(0));
-        let most = reads.most(reading, 0).unwrap();
+        reads.begin(Links::All, at(0));
+        let most = reads.most(Links::All, 0).unwrap();
         asked.push(most);
         assert_eq!(reads.received(0, count, most), count == most);
     }
@@ -60,10 +64,10 @@ proptest! {
         let mut reads = LinkReads::new(3);
         let (mut now, mut before, mut read_at) = (0, 0, [0; 3]);
         for (after, packets) in passes {
-            let reading = reads.begin(Links::Lively, at(before));
+            reads.begin(Links::Lively, at(before));
             now += after;
             for (link, has_packet) in packets.into_iter().enumerate() {
-                if let Some(most) = reads.most(reading, link) {
+                if let Some(most) = reads.most(Links::Lively, link) {
                     // Rarely anything, so that links become quiet.
                     reads.received(link, usize::from(has_packet && now % 64 == 0), most);
                     read_at[link] = now;

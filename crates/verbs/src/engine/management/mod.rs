@@ -22,7 +22,7 @@ pub(crate) use exchanges::Exchanges;
 pub(crate) use ledger::{RECORD_LEN as LEDGER_RECORD_LEN, parse as parse_ledger_record};
 use neighbours::Neighbours;
 use services::Services;
-pub(crate) use transport::MadTransport;
+pub(crate) use transport::{MadDevice, MadTransport};
 
 #[derive(Debug)]
 pub(crate) struct Management {
@@ -63,7 +63,7 @@ impl Management {
     }
 
     /// When [`Management::run`] is due, in nanoseconds of the monotonic clock. A thread that makes it earlier wakes the
-    /// device thread ([`MadTransport::wake_thread`]).
+    /// device thread ([`MadDevice::wake_thread`]).
     pub(crate) fn next_timer(&self) -> u64 {
         let timers = self.connections.next_timer().min(self.exchanges.next_timer());
         timers.min(self.neighbours.next_timer())

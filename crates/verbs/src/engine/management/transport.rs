@@ -1,6 +1,7 @@
 //! What management needs from the device.
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 
 use ferroce_links::route::Route;
 use ferroce_links::udp::Addresses;
@@ -14,9 +15,8 @@ use ferroce_wire::transport::{Bth, Deth};
 
 use crate::error::RouteError;
 
-/// Sends and forwards management datagrams. Management has no other access to the device, so the data path can change
-/// without it.
-pub(crate) trait MadTransport {
+/// What management reads of the device, and how it forwards packets.
+pub(crate) trait MadDevice {
     /// The links of the device.
     fn addresses(&self) -> &Addresses;
 
@@ -29,9 +29,6 @@ pub(crate) trait MadTransport {
     /// The largest path MTU of the device.
     fn mtu(&self) -> PathMtu;
 
-    /// Sends a packet. Does not wait: if a thread owns the device, that thread sends it.
-    fn send_packet(&self, route: Route, packet: Box<[u8]>);
-
     /// Forwards a packet to its owner, now or when its mailbox has space. Returns whether an owner exists.
     fn forward(&self, local: SocketAddr, to: Recipient, info: &RxInfo, packet: &[u8]) -> bool;
 
@@ -40,6 +37,23 @@ pub(crate) trait MadTransport {
 
     /// Wakes the device thread, which runs the timers of management.
     fn wake_thread(&self);
+}
+
+/// The device, and how management sends. Management has no other access to it, so the data path can change without it.
+pub(crate) trait MadTransport {
+    /// The device.
+    fn device(&self) -> &(dyn MadDevice + 'static);
+
+    /// Sends a packet. Does not wait: if a thread owns the device, that thread sends it.
+    fn send_packet(&self, route: Route, packet: Box<[u8]>);
+}
+
+impl Deref for dyn MadTransport + '_ {
+    type Target = dyn MadDevice;
+
+    fn deref(&self) -> &Self::Target {
+        self.device()
+    }
 }
 
 impl dyn MadTransport + '_ {
