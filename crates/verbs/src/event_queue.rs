@@ -5,11 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ferroce_sys::{Event, Interest, Poller};
+use ferroce_sys::Event;
 
 use crate::error::{SystemError, WaitError};
 use crate::sync::lock;
-use crate::time::nanos;
 
 /// The length at which [`EventQueue::is_full`] stops the producer.
 const CAPACITY: usize = 1024;
@@ -21,7 +20,7 @@ pub(crate) struct EventQueue<T> {
     /// cleared O_NONBLOCK.
     readable: Event,
     pending: Mutex<VecDeque<T>>,
-    /// Notified when an event is added, for threads that wait for certain events ([`EventQueue::wait_for`]).
+    /// Notified when an event is added.
     raised: Condvar,
 }
 
@@ -56,17 +55,7 @@ impl<T> EventQueue<T> {
 
     /// Waits for an event; `None` at the deadline.
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Result<Option<T>, WaitError> {
-        let deadline = nanos(deadline);
-        let mut poller = Poller::new();
-        poller.watch(&self.readable, Interest::Read);
-        loop {
-            if let Some(event) = self.take()? {
-                return Ok(Some(event));
-            }
-            if poller.wait(deadline)? == 0 {
-                return Ok(None);
-            }
-        }
+        self.wait_for(deadline, |_| true)
     }
 
     /// Waits for an event that `is_wanted` accepts, and leaves all others to the threads that wait for them. `None` at the

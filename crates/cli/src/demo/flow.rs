@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use ferroce::cm::EventChannel;
-use ferroce::setup::{self, ClientOptions, ConnectionParameters, Phase};
+use ferroce::setup::{self, ConnectionParameters, Phase, RetryPolicy};
 use ferroce::{
     Context, Data, Device, Gid, Immediate, MemoryRegion, Operation, SendRequest, WorkCompletion,
     clock,
@@ -127,7 +127,7 @@ fn exchanged(
     let end = parts.with(queue_pair);
     let since = clock::now();
     let gid = Gid::from_ip(server.ip());
-    let exchange = setup::Client::begin(&context, index, gid, &ClientOptions::default())?;
+    let exchange = setup::Client::begin(&context, index, gid, RetryPolicy::default())?;
     log.say("setup", format!("DEVICE_DISCOVERY_REQ to {}", server.ip()));
     let parameters = ConnectionParameters::default();
     let established = exchange.establish(&end.queue_pair, &[&rx], parameters)?;

@@ -10,12 +10,12 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::cm::ServiceId;
 use ferroce_wire::rdmacm::{self, PortSpace};
 
-use super::event::EventKind;
-use super::id::{CmId, Stage, State};
+use super::id::{CmId, EventKind};
 use super::link::LocalLink;
 use super::parameters::Route;
+use super::state::{Stage, State};
 use crate::device::{Device, devices, own_name};
-use crate::error::{CmError as Error, SystemError};
+use crate::error::{CmError as Error, RouteError, SystemError};
 use crate::options::Options;
 use ferroce_sys::random::number as random;
 
@@ -61,17 +61,28 @@ fn local_links(
 /// Claims a service on all links, or on none.
 pub(super) fn claim(local_links: &[LocalLink], service: ServiceId) -> Result<(), Error> {
     for (index, local_link) in local_links.iter().enumerate() {
-        let address = local_link.address().ok_or(Error::Closed)?;
-        if let Err(error) = local_link.connections().services.claim(address, service.0) {
-            for local_link in &local_links[..index] {
-                if let Some(address) = local_link.address() {
-                    local_link.connections().services.release(address, service.0);
-                }
-            }
-            return Err(error.into());
+        if let Err(error) = local_link.claim(service) {
+            local_links[..index].iter().for_each(|claimed| claimed.release(service));
+            return Err(error);
         }
     }
     Ok(())
+}
+
+/// Claims the service of a free port on all links, and returns the port.
+fn claim_any_port(
+    local_links: &[LocalLink],
+    service: impl Fn(u16) -> ServiceId,
+) -> Result<u16, Error> {
+    let mut tries = 1000;
+    loop {
+        let port = any_port();
+        tries -= 1;
+        match claim(local_links, service(port)) {
+            Err(Error::System(SystemError::ServiceTaken { .. })) if tries > 0 => {}
+            claimed => return claimed.map(|()| port),
+        }
+    }
 }
 
 /// Whether an address selects no device: Linux's RDMA-CM treats loopback addresses as unspecified.
@@ -107,30 +118,16 @@ impl CmId {
         }
         let local_links = local_links(address, state.one_family, &self.shared().channel().options)?;
         let service = |port| rdmacm::service_id(self.port_space(), port);
-        let mut port = address.port();
-        let mut tries = if port == 0 { 1000 } else { 1 };
-        loop {
-            let wanted = if address.port() == 0 { any_port() } else { port };
-            tries -= 1;
-            // A shared port is claimed when the cm_id listens.
-            let claimed = match state.shares_port && address.port() != 0 {
-                true => Ok(()),
-                false => claim(&local_links, service(wanted)),
-            };
-            match claimed {
-                Ok(()) => {
-                    state.claimed = !state.shares_port || address.port() == 0;
-                    port = wanted;
-                    break;
-                }
-                Err(Error::System(SystemError::ServiceTaken { .. })) if tries > 0 => {}
-                Err(error) => return Err(error),
-            }
-        }
         let mut local = address;
-        local.set_port(port);
+        if address.port() == 0 {
+            local.set_port(claim_any_port(&local_links, service)?);
+        } else if !state.shares_port {
+            claim(&local_links, service(address.port()))?;
+        }
+        // A shared port is claimed when the cm_id listens.
+        state.claimed = !state.shares_port || address.port() == 0;
         state.local = Some(local);
-        state.service_id = service(port);
+        state.service_id = service(local.port());
         if !address.ip().is_unspecified() {
             state.local_link = local_links.first().cloned();
         }
@@ -166,7 +163,7 @@ impl CmId {
         let source = source.filter(|source| !source.ip().is_unspecified() || source.port() != 0);
         if let (Some(source), Stage::Idle) = (source, state.stage) {
             if source.is_ipv4() != destination.is_ipv4() {
-                return Err(Error::AddressFamily);
+                return Err(RouteError::AddressFamily.into());
             }
             if self.port_space() == PortSpace::Ipoib && !names_no_device(source) {
                 return Err(Error::Ipoib);
@@ -180,7 +177,7 @@ impl CmId {
         }
         match self.find_route(&mut state, destination) {
             Ok(()) if self.wait_for_next_hop(&state, destination, timeout) => {
-                (state.before, state.stage) = (state.stage, Stage::Resolving);
+                state.stage = Stage::Resolving;
             }
             Ok(()) => {
                 state.stage = Stage::AddressResolved;
@@ -201,10 +198,11 @@ impl CmId {
         // If the next hop cannot be determined, the first packet resolves it.
         let Ok(Some(next)) = Neighbour::next_hop(destination) else { return false };
         let until = clock::now().saturating_add(timeout.as_nanos() as u64);
-        local_link.wait_for_neighbour(self.shared().handler(), next, until)
+        let adapter = local_link.adapter();
+        adapter.management.neighbours.wait(adapter.mads(), self.shared().handler(), next, until)
     }
 
-    fn find_route(&self, state: &mut State, destination: SocketAddr) -> Result<(), Error> {
+    fn find_route(&self, state: &mut State, mut destination: SocketAddr) -> Result<(), Error> {
         if self.port_space() == PortSpace::Ipoib {
             return Err(Error::Ipoib);
         }
@@ -216,15 +214,14 @@ impl CmId {
                 LocalLink::open(&device, source.ip(), &self.shared().channel().options)?
             }
         };
-        let mut local = local_link.address().ok_or(Error::Closed)?;
-        let mut destination = destination;
+        let mut local = local_link.address();
         destination.set_ip(own_name(destination.ip()));
         if destination.ip().is_loopback() && !local.ip().is_loopback() {
             // Another device carries the loopback addresses: this one sends to itself.
             destination.set_ip(local.ip());
         }
         if local.is_ipv4() != destination.is_ipv4() {
-            return Err(Error::AddressFamily);
+            return Err(RouteError::AddressFamily.into());
         }
         // Nothing is ever sent to the port in our request, so it need not be unique.
         local.set_port(state.local.map_or_else(any_port, |bound| bound.port()));

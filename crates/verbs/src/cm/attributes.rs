@@ -6,9 +6,8 @@ use ferroce_proto::qp::{
     AckTimeout, AddressVector, PathMtu, QueuePairAttributes, RnrRetry, RnrTimer, ServiceType, State,
 };
 use ferroce_wire::cm::{Path, ResponseTimeout};
-use ferroce_wire::number::{Psn, QKey, Qpn};
+use ferroce_wire::number::{Psn, Qpn};
 
-use super::parameters::ConnectParameters;
 use crate::error::{CmError as Error, ModifyError};
 use crate::queue_pair::QueuePair;
 
@@ -74,22 +73,10 @@ impl Negotiated {
         }
     }
 
-    /// Returns the attributes of the active side, when it sends its REQ.
-    pub(super) fn of_parameters(
-        path: AddressVector,
-        mtu: PathMtu,
-        parameters: &ConnectParameters,
-    ) -> Self {
-        Self {
-            path,
-            path_mtu: mtu,
-            timeout: parameters.ack_timeout,
-            retry_count: parameters.retry_count,
-            min_rnr_timer: parameters.min_rnr_timer,
-            responder_resources: parameters.responder_resources,
-            initiator_depth: parameters.initiator_depth,
-            ..Self::default()
-        }
+    /// Limits the outstanding READs and atomics of both sides.
+    pub(super) fn limit(&mut self, responder_resources: u8, initiator_depth: u8) {
+        self.responder_resources = self.responder_resources.min(responder_resources);
+        self.initiator_depth = self.initiator_depth.min(initiator_depth);
     }
 
     /// Applies a REP on the active side.
@@ -97,8 +84,7 @@ impl Negotiated {
         self.destination = reply.remote_qpn;
         self.send_psn = reply.starting_psn;
         // Not more than we requested, whatever the REP contains.
-        self.responder_resources = self.responder_resources.min(reply.responder_resources);
-        self.initiator_depth = self.initiator_depth.min(reply.initiator_depth);
+        self.limit(reply.responder_resources, reply.initiator_depth);
         self.rnr_retry = reply.rnr_retry_count;
         self.timeout = ack_timeout(self.timeout, reply.target_ack_delay);
     }
@@ -112,7 +98,7 @@ impl Negotiated {
         use ServiceType::{ReliableConnection, XrcInitiator, XrcTarget};
         let requester = matches!(service, ReliableConnection | XrcInitiator);
         let responder = matches!(service, ReliableConnection | XrcTarget);
-        let change = QueuePairAttributes { state: Some(state), ..QueuePairAttributes::default() };
+        let change = to(state);
         Ok(match state {
             State::Init => init(service),
             State::ReadyToReceive => QueuePairAttributes {
@@ -155,46 +141,39 @@ impl Negotiated {
     }
 }
 
+/// Returns a change of the state alone.
+fn to(state: State) -> QueuePairAttributes {
+    QueuePairAttributes { state: Some(state), ..QueuePairAttributes::default() }
+}
+
 /// Returns the attributes of the transition to INIT.
 fn init(service: ServiceType) -> QueuePairAttributes {
     let datagram = service == ServiceType::UnreliableDatagram;
     QueuePairAttributes {
-        state: Some(State::Init),
         partition: Some(0),
         port: Some(1),
         access: (!datagram).then_some(AccessFlags::empty()),
         queue_key: datagram.then_some(super::DATAGRAM_QUEUE_KEY),
-        ..QueuePairAttributes::default()
+        ..to(State::Init)
     }
 }
 
 /// Brings a new QP to INIT, or to RTS if it is UD.
 pub(super) fn prepare(queue_pair: &QueuePair) -> Result<(), ModifyError> {
-    let service = queue_pair.service();
-    queue_pair.modify(&init(service))?;
-    if service == ServiceType::UnreliableDatagram {
-        let change =
-            |state| QueuePairAttributes { state: Some(state), ..QueuePairAttributes::default() };
-        queue_pair.modify(&change(State::ReadyToReceive))?;
-        let ready = QueuePairAttributes { send_psn: Some(Psn(0)), ..change(State::ReadyToSend) };
-        queue_pair.modify(&ready)?;
+    let init = init(queue_pair.service());
+    match queue_pair.service() {
+        ServiceType::UnreliableDatagram => {
+            queue_pair.bring_up(&QueuePairAttributes { send_psn: Some(Psn(0)), ..init })
+        }
+        _ => queue_pair.modify(&init).map(drop),
     }
-    Ok(())
 }
 
 /// Moves a QP to the error state.
 pub(super) fn fail(queue_pair: Option<&QueuePair>) {
     if let Some(queue_pair) = queue_pair {
-        let _ = queue_pair.modify(&QueuePairAttributes {
-            state: Some(State::Error),
-            ..QueuePairAttributes::default()
-        });
+        let _ = queue_pair.modify(&to(State::Error));
     }
-}
-
-/// Returns the queue key of a UD QP.
-pub(super) fn queue_key(queue_pair: &QueuePair) -> QKey {
-    queue_pair.attributes().queue_key.unwrap_or(super::DATAGRAM_QUEUE_KEY)
 }
 
 #[cfg(test)]

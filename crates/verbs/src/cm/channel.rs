@@ -1,29 +1,20 @@
-//! Event channels: deliver the events of cm_ids.
+//! Event channels, and calls that wait for their result, for programs with one connection per thread.
+//!
+//! Several threads may wait on one channel at the same time, each for events of its own cm_id, or for requests: other events stay
+//! pending for the threads that wait for them.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::event::Event;
-use crate::error::{Error, SystemError, WaitError};
+use ferroce_wire::rdmacm::PortSpace;
+
+use super::id::{Channel, CmId, Event, EventChannel, EventKind, Request};
+use super::parameters::{ConnectParameters, DisconnectCause, Established};
+use crate::error::{CmError, Error, SystemError, WaitError};
 use crate::event_queue::EventQueue;
 use crate::options::Options;
-
-#[derive(Debug)]
-pub(super) struct Channel {
-    pub(super) events: EventQueue<Event>,
-    pub(super) options: Options,
-}
-
-/// An event channel: delivers the events of [cm_ids](super::CmId). Clones share it.
-///
-/// Its file descriptor is readable while an event is pending. [`EventChannel::wait`] and [`EventChannel::try_event`] take any
-/// event, also one that another thread waits for with [`CmId::wait_disconnected`](super::CmId::wait_disconnected) and its like.
-#[derive(Clone, Debug)]
-#[doc(alias = "rdma_event_channel")]
-pub struct EventChannel {
-    pub(super) channel: Arc<Channel>,
-}
 
 impl EventChannel {
     /// Creates a channel whose cm_ids open devices with [`Options::default`].
@@ -72,10 +63,133 @@ impl EventChannel {
     pub fn wait(&self, deadline: Option<Instant>) -> Result<Option<Event>, WaitError> {
         self.channel.events.wait(deadline)
     }
+
+    /// Waits for a connection request to one of the listeners.
+    ///
+    /// # Errors
+    ///
+    /// When the wait fails.
+    pub fn wait_request(&self) -> Result<Request, CmError> {
+        self.wait_request_until(None)?.ok_or(CmError::TimedOut)
+    }
+
+    /// Waits for a connection request to one of the listeners, or returns `None` at the deadline.
+    ///
+    /// # Errors
+    ///
+    /// When the wait fails.
+    pub fn wait_request_until(
+        &self,
+        deadline: impl Into<Option<Instant>>,
+    ) -> Result<Option<Request>, CmError> {
+        let wanted = |event: &Event| event.kind.is_request();
+        let event = self.channel.events.wait_for(deadline.into(), wanted)?;
+        Ok(match event.map(|event| event.kind) {
+            Some(EventKind::ConnectRequest(request)) => Some(*request),
+            _ => None,
+        })
+    }
 }
 
 impl AsFd for EventChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.events.as_fd()
+    }
+}
+
+impl CmId {
+    /// Creates a cm_id, resolves address and route of a peer, and waits for both. The cm_id has a device afterwards.
+    ///
+    /// # Errors
+    ///
+    /// When the peer cannot be resolved within the timeout.
+    pub fn resolve(
+        channel: &EventChannel,
+        space: PortSpace,
+        peer: SocketAddr,
+        timeout: Duration,
+    ) -> Result<Self, CmError> {
+        let id = Self::new(channel, space)?;
+        id.resolve_address(None, peer, timeout)?;
+        id.wait_kind(None)?;
+        id.resolve_route(timeout)?;
+        id.wait_kind(None)?;
+        Ok(id)
+    }
+
+    /// Connects, and waits until the peer has accepted, rejected or timed out.
+    ///
+    /// # Errors
+    ///
+    /// As [`CmId::connect`], and [`CmError::Rejected`] or [`CmError::Unreachable`].
+    pub fn connect_blocking(&self, parameters: &ConnectParameters) -> Result<Established, CmError> {
+        self.connect_until(parameters, None)
+    }
+
+    /// Connects, and waits until the peer has accepted or rejected, at most until the deadline.
+    ///
+    /// # Errors
+    ///
+    /// As [`CmId::connect_blocking`], and [`CmError::TimedOut`] at the deadline. The attempt goes on then: drop or
+    /// [close](CmId::close) the cm_id to end it.
+    pub fn connect_until(
+        &self,
+        parameters: &ConnectParameters,
+        deadline: impl Into<Option<Instant>>,
+    ) -> Result<Established, CmError> {
+        self.connect(parameters)?;
+        match self.wait_kind(deadline.into())? {
+            Some(EventKind::Established(established)) => Ok(*established),
+            Some(_) => Err(CmError::Disconnected),
+            None => Err(CmError::TimedOut),
+        }
+    }
+
+    /// Waits until the connection has ended, and returns why.
+    ///
+    /// # Errors
+    ///
+    /// When it was not established, or the wait fails.
+    pub fn wait_disconnected(&self) -> Result<DisconnectCause, CmError> {
+        self.wait_disconnected_until(None)?.ok_or(CmError::TimedOut)
+    }
+
+    /// Waits until the connection has ended, and returns why, or `None` at the deadline.
+    ///
+    /// # Errors
+    ///
+    /// As [`CmId::wait_disconnected`].
+    pub fn wait_disconnected_until(
+        &self,
+        deadline: impl Into<Option<Instant>>,
+    ) -> Result<Option<DisconnectCause>, CmError> {
+        let deadline = deadline.into();
+        loop {
+            match self.wait_kind(deadline)? {
+                Some(EventKind::Disconnected(cause)) => return Ok(Some(cause)),
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Waits for the next event of this cm_id that is not a request to it, and turns failures into errors.
+    fn wait_kind(&self, deadline: Option<Instant>) -> Result<Option<EventKind>, CmError> {
+        let name = self.name();
+        let event = self
+            .shared()
+            .channel()
+            .events
+            .wait_for(deadline, |event| event.id == name && !event.kind.is_request())?;
+        match event.map(|event| event.kind) {
+            Some(
+                EventKind::AddressError(error)
+                | EventKind::RouteError(error)
+                | EventKind::ConnectError(error),
+            ) => Err(error),
+            Some(EventKind::Unreachable(_)) => Err(CmError::Unreachable),
+            Some(EventKind::Rejected { reason, .. }) => Err(CmError::Rejected { reason }),
+            kind => Ok(kind),
+        }
     }
 }

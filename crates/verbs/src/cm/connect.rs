@@ -14,11 +14,11 @@ use ferroce_wire::rdmacm::{self, IpHeader, PortSpace};
 
 use super::address::claim;
 use super::attributes::{self, Negotiated};
-use super::id::{CmId, Exchange, Stage, State};
+use super::id::CmId;
 use super::link::LocalLink;
 use super::parameters::ConnectParameters;
-use crate::error::CmError as Error;
-use crate::queue_pair::QueuePair;
+use super::state::{Exchange, Stage, State};
+use crate::error::{CmError as Error, RouteError};
 use ferroce_sys::random::number as random;
 
 /// The backlog that 0 selects, as in Linux.
@@ -34,7 +34,7 @@ fn ip_header(local: SocketAddr, peer: SocketAddr) -> Result<IpHeader, Error> {
     match (local.ip(), peer.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => Ok(IpHeader::v4(local.port(), from, to)),
         (IpAddr::V6(from), IpAddr::V6(to)) => Ok(IpHeader::v6(local.port(), from, to)),
-        _ => Err(Error::AddressFamily),
+        _ => Err(RouteError::AddressFamily.into()),
     }
 }
 
@@ -63,7 +63,7 @@ impl CmId {
             (call(&mut state), state.local_link.clone())
         };
         if let Some(local_link) = local_link {
-            local_link.flush();
+            local_link.adapter().flush();
         }
         result
     }
@@ -99,7 +99,7 @@ impl CmId {
                     let _ = manager.cm.listen_datagrams(service);
                 }
                 manager.listeners.insert(service.0, self.shared().handler());
-            })?;
+            });
         }
         state.stage = Stage::Listening;
         Ok(())
@@ -114,23 +114,20 @@ impl CmId {
     /// When the route is not resolved, there is no queue pair, or more private data than fits.
     #[doc(alias = "rdma_connect")]
     pub fn connect(&self, requested: &ConnectParameters) -> Result<(), Error> {
-        self.send_with(|state| self.connect_now(state, requested))
-    }
-
-    fn connect_now(&self, state: &mut State, requested: &ConnectParameters) -> Result<(), Error> {
-        state.expect(&[Stage::RouteResolved], "resolve a route first")?;
-        let local_link = state.local_link()?;
-        let (Some(local), Some(peer)) = (state.local, state.peer) else {
-            return Err(Error::NoDevice);
-        };
-        let header = ip_header(local, peer)?;
-        if self.shared().is_datagram(state) {
-            self.request_datagram(state, &local_link, peer, &header, requested)?;
-        } else {
-            self.request_connection(state, &local_link, (local, peer), &header, requested)?;
-        }
-        state.stage = Stage::Connecting;
-        Ok(())
+        self.send_with(|state| {
+            state.expect(&[Stage::RouteResolved], "resolve a route first")?;
+            let local_link = state.local_link()?;
+            let (Some(local), Some(peer)) = (state.local, state.peer) else {
+                return Err(Error::NoDevice);
+            };
+            if self.shared().is_datagram(state) {
+                self.request_datagram(state, &local_link, [local, peer], requested)?;
+            } else {
+                self.request_connection(state, &local_link, [local, peer], requested)?;
+            }
+            state.stage = Stage::Connecting;
+            Ok(())
+        })
     }
 
     /// Sends a SIDR_REQ for the peer's UD queue pair.
@@ -138,8 +135,7 @@ impl CmId {
         &self,
         state: &mut State,
         local_link: &LocalLink,
-        peer: SocketAddr,
-        header: &IpHeader,
+        [local, peer]: [SocketAddr; 2],
         requested: &ConnectParameters,
     ) -> Result<(), Error> {
         let service = rdmacm::service_id(self.port_space(), peer.port());
@@ -147,14 +143,14 @@ impl CmId {
             traffic_class: state.traffic_class,
             response_timeout: requested.response_timeout,
             max_retries: requested.max_retries,
-            private_data: rdmacm_private_data(header, &requested.private_data)?,
+            private_data: rdmacm_private_data(&ip_header(local, peer)?, &requested.private_data)?,
             ..ResolveParameters::new(Gid::from_ip(peer.ip()), service)
         };
         let resolution = local_link.act(|manager, now| {
             let resolution = manager.cm.resolve(now, &parameters).ok()?;
             manager.resolutions.insert(resolution, self.shared().handler());
             Some(resolution)
-        })?;
+        });
         let resolution = resolution.ok_or(Error::TooMany { what: "SIDR requests" })?;
         state.exchange = Exchange::Resolution(resolution);
         Ok(())
@@ -165,10 +161,10 @@ impl CmId {
         &self,
         state: &mut State,
         local_link: &LocalLink,
-        (local, peer): (SocketAddr, SocketAddr),
-        header: &IpHeader,
+        [local, peer]: [SocketAddr; 2],
         requested: &ConnectParameters,
     ) -> Result<(), Error> {
+        let private_data = rdmacm_private_data(&ip_header(local, peer)?, &requested.private_data)?;
         let (number, service, shared_receive_queue) = queue_pair_of(state, requested)?;
         let transport = match service {
             ServiceType::ReliableConnection => Transport::Rc,
@@ -185,14 +181,17 @@ impl CmId {
         // IBA 12.7.34: the round-trip time, and our ACK delay.
         path.ack_timeout = attributes::ack_timeout(requested.ack_timeout, proto::Config::ACK_DELAY);
         let max = local_link.context.limits().max_rd_atomic;
-        let mut negotiated = Negotiated::of_parameters(
-            attributes::vector(local_link.source_index(), &path),
-            state.path_mtu,
-            requested,
-        );
-        negotiated.receive_psn = random_psn();
-        negotiated.responder_resources = negotiated.responder_resources.min(max);
-        negotiated.initiator_depth = negotiated.initiator_depth.min(max);
+        let negotiated = Negotiated {
+            receive_psn: random_psn(),
+            path: attributes::vector(local_link.source_index(), &path),
+            path_mtu: state.path_mtu,
+            responder_resources: requested.responder_resources.min(max),
+            initiator_depth: requested.initiator_depth.min(max),
+            timeout: requested.ack_timeout,
+            retry_count: requested.retry_count,
+            min_rnr_timer: requested.min_rnr_timer,
+            ..Negotiated::default()
+        };
         let id = rdmacm::service_id(self.port_space(), peer.port());
         let parameters = proto::ConnectParameters {
             transport,
@@ -206,7 +205,7 @@ impl CmId {
             local_response_timeout: requested.response_timeout,
             remote_response_timeout: requested.response_timeout,
             max_cm_retries: requested.max_retries,
-            private_data: rdmacm_private_data(header, &requested.private_data)?,
+            private_data,
             enhancements: requested.enhancements,
             ..proto::ConnectParameters::new(id, number, negotiated.receive_psn, path)
         };
@@ -214,7 +213,7 @@ impl CmId {
             let connection = manager.cm.connect(now, &parameters).ok()?;
             manager.connections.insert(connection, self.shared().handler());
             Some(connection)
-        })?;
+        });
         let connection = connection.ok_or(Error::TooMany { what: "connections" })?;
         (state.negotiated, state.service) = (negotiated, Some(service));
         state.exchange = Exchange::Connection(connection);
@@ -229,34 +228,31 @@ impl CmId {
     /// When there is no pending request or no QP, or the private data is too long.
     #[doc(alias = "rdma_accept")]
     pub fn accept(&self, response: &ConnectParameters) -> Result<(), Error> {
-        self.send_with(|state| self.accept_now(state, response))
+        self.send_with(|state| Self::accept_now(state, response))
     }
 
-    fn accept_now(&self, state: &mut State, response: &ConnectParameters) -> Result<(), Error> {
+    fn accept_now(state: &mut State, response: &ConnectParameters) -> Result<(), Error> {
         state.expect(&[Stage::Requested], "there is no request to accept")?;
         let local_link = state.local_link()?;
         let (number, service, shared_receive_queue) = queue_pair_of(state, response)?;
         match state.exchange {
             Exchange::Query(query) => {
-                let key = state.queue_pair.as_ref().map(attributes::queue_key);
+                let key = state
+                    .queue_pair
+                    .as_ref()
+                    .map(|made| made.attributes().queue_key.unwrap_or(super::DATAGRAM_QUEUE_KEY));
                 let data = private_data(&response.private_data)?;
                 let valid = Resolution::valid(number, key.unwrap_or(response.queue_key), data);
-                local_link
-                    .act(|manager, _| manager.cm.answer(query, &valid))?
-                    .map_err(|_| Error::PeerGaveUp)?;
+                let answered = local_link.act(|manager, _| manager.cm.answer(query, &valid));
+                answered.map_err(|_| Error::PeerGaveUp)?;
                 state.stage = Stage::Connected;
             }
             Exchange::Connection(connection) => {
                 let max = local_link.context.limits().max_rd_atomic;
                 let negotiated = &mut state.negotiated;
-                for (agreed, wanted) in [
-                    (&mut negotiated.responder_resources, response.responder_resources),
-                    (&mut negotiated.initiator_depth, response.initiator_depth),
-                ] {
-                    *agreed = (*agreed).min(wanted).min(max);
-                }
+                negotiated.limit(response.responder_resources, response.initiator_depth);
+                negotiated.limit(max, max);
                 negotiated.min_rnr_timer = response.min_rnr_timer;
-                let negotiated = state.negotiated;
                 let parameters = AcceptParameters {
                     responder_resources: negotiated.responder_resources,
                     initiator_depth: negotiated.initiator_depth,
@@ -269,10 +265,10 @@ impl CmId {
                 };
                 state.service = Some(service);
                 if let Some(queue_pair) = &state.queue_pair {
-                    negotiated.bring_up(queue_pair)?;
+                    state.negotiated.bring_up(queue_pair)?;
                 }
-                let accepted = local_link
-                    .act(|manager, now| manager.cm.accept(now, connection, &parameters))?;
+                let accepted =
+                    local_link.act(|manager, now| manager.cm.accept(now, connection, &parameters));
                 if accepted.is_err() {
                     attributes::fail(state.queue_pair.as_ref());
                     return Err(Error::PeerGaveUp);
@@ -301,34 +297,27 @@ impl CmId {
     /// As [`CmId::reject`].
     #[doc(alias = "rdma_reject_ece")]
     pub fn reject_for(&self, reason: RejectReason, data: &[u8]) -> Result<(), Error> {
-        self.send_with(|state| self.reject_for_now(state, reason, data))
-    }
-
-    fn reject_for_now(
-        &self,
-        state: &mut State,
-        reason: RejectReason,
-        data: &[u8],
-    ) -> Result<(), Error> {
-        let stages = [Stage::Requested, Stage::Responded];
-        state.expect(&stages, "there is no request to reject")?;
-        let local_link = state.local_link()?;
-        let done = match state.exchange {
-            Exchange::Query(query) => {
-                let private_data = private_data(data)?;
-                let refused = Resolution::refused(SidrStatus::REJECTED);
-                let refused = Resolution { private_data, ..refused };
-                local_link.act(|manager, _| manager.cm.answer(query, &refused))?
-            }
-            Exchange::Connection(connection) => {
-                let private_data = private_data(data)?;
-                let rejection = Rejection { private_data, ..Rejection::new(reason) };
-                local_link.act(|manager, now| manager.cm.reject(now, connection, &rejection))?
-            }
-            _ => return Err(Error::WrongState { reason: "there is no request to reject" }),
-        };
-        state.stage = Stage::Over;
-        done.map_err(|_| Error::PeerGaveUp)
+        self.send_with(|state| {
+            let stages = [Stage::Requested, Stage::Responded];
+            state.expect(&stages, "there is no request to reject")?;
+            let local_link = state.local_link()?;
+            let done = match state.exchange {
+                Exchange::Query(query) => {
+                    let private_data = private_data(data)?;
+                    let refused = Resolution::refused(SidrStatus::REJECTED);
+                    let refused = Resolution { private_data, ..refused };
+                    local_link.act(|manager, _| manager.cm.answer(query, &refused))
+                }
+                Exchange::Connection(connection) => {
+                    let private_data = private_data(data)?;
+                    let rejection = Rejection { private_data, ..Rejection::new(reason) };
+                    local_link.act(|manager, now| manager.cm.reject(now, connection, &rejection))
+                }
+                _ => return Err(Error::WrongState { reason: "there is no request to reject" }),
+            };
+            state.stage = Stage::Over;
+            done.map_err(|_| Error::PeerGaveUp)
+        })
     }
 
     /// Confirms that a QP which the cm_id did not create is in RTS, after
@@ -339,22 +328,20 @@ impl CmId {
     /// When there is no response, or the peer has given up.
     #[doc(alias = "rdma_establish")]
     pub fn establish(&self) -> Result<(), Error> {
-        self.send_with(|state| self.establish_now(state))
-    }
-
-    fn establish_now(&self, state: &mut State) -> Result<(), Error> {
-        state.expect(&[Stage::Responded], "the peer has not accepted")?;
-        let Exchange::Connection(connection) = state.exchange else {
-            return Err(Error::WrongState { reason: "the peer has not accepted" });
-        };
-        let ready = |manager: &mut crate::engine::Manager, _| {
-            manager.cm.ready(connection, RtuData::default())
-        };
-        let local_link = state.local_link()?;
-        local_link.act(ready)?.map_err(|_| Error::PeerGaveUp)?;
-        state.stage = Stage::Connected;
-        local_link.watch_peer(connection);
-        Ok(())
+        self.send_with(|state| {
+            let (Stage::Responded, Exchange::Connection(connection)) =
+                (state.stage, state.exchange)
+            else {
+                return Err(Error::WrongState { reason: "the peer has not accepted" });
+            };
+            let local_link = state.local_link()?;
+            let ready =
+                local_link.act(|manager, _| manager.cm.ready(connection, RtuData::default()));
+            ready.map_err(|_| Error::PeerGaveUp)?;
+            state.stage = Stage::Connected;
+            local_link.manager().watch_peer(connection);
+            Ok(())
+        })
     }
 
     /// Reports that data arrived before the peer's RTU: the connection is established, and
@@ -365,19 +352,19 @@ impl CmId {
     /// When no connection waits for an RTU.
     #[doc(alias = "rdma_notify")]
     pub fn notify_established(&self) -> Result<(), Error> {
-        let local_link = {
-            let state = self.state();
-            state.expect(&[Stage::Accepting], "no connection waits for the peer's RTU")?;
-            let Exchange::Connection(connection) = state.exchange else {
-                return Err(Error::WrongState { reason: "no connection waits for the peer's RTU" });
-            };
-            let local_link = state.local_link()?;
-            local_link.act(|manager, _| manager.cm.handle_data_received(connection))?.map_err(
-                |_| Error::WrongState { reason: "no connection waits for the peer's RTU" },
-            )?;
-            local_link
+        let not_waiting = Error::WrongState { reason: "no connection waits for the peer's RTU" };
+        let state = self.state();
+        let (Stage::Accepting, Exchange::Connection(connection)) = (state.stage, state.exchange)
+        else {
+            return Err(not_waiting);
         };
-        local_link.deliver_events();
+        let local_link = state.local_link()?;
+        local_link
+            .act(|manager, _| manager.cm.handle_data_received(connection))
+            .map_err(|_| not_waiting)?;
+        drop(state);
+        let link = local_link.manager();
+        link.connections.deliver_events(link.transport);
         Ok(())
     }
 
@@ -393,24 +380,22 @@ impl CmId {
         if self.state().stage == Stage::Accepting {
             let _ = self.notify_established();
         }
-        self.send_with(Self::disconnect_now)
-    }
-
-    fn disconnect_now(state: &mut State) -> Result<(), Error> {
-        if matches!(state.stage, Stage::Disconnecting | Stage::Over) {
-            return Ok(());
-        }
-        state.expect(&[Stage::Connected], "the cm_id is not connected")?;
-        let Exchange::Connection(connection) = state.exchange else {
-            return Err(Error::WrongState { reason: "UD has no connections" });
-        };
-        attributes::fail(state.queue_pair.as_ref());
-        let local_link = state.local_link()?;
-        // If the peer has just disconnected, its event is pending.
-        let _ = local_link
-            .act(|manager, now| manager.cm.disconnect(now, connection, DreqData::default()))?;
-        state.stage = Stage::Disconnecting;
-        Ok(())
+        self.send_with(|state| {
+            if matches!(state.stage, Stage::Disconnecting | Stage::Over) {
+                return Ok(());
+            }
+            state.expect(&[Stage::Connected], "the cm_id is not connected")?;
+            let Exchange::Connection(connection) = state.exchange else {
+                return Err(Error::WrongState { reason: "UD has no connections" });
+            };
+            attributes::fail(state.queue_pair.as_ref());
+            let local_link = state.local_link()?;
+            // If the peer has just disconnected, its event is pending.
+            let _ = local_link
+                .act(|manager, now| manager.cm.disconnect(now, connection, DreqData::default()));
+            state.stage = Stage::Disconnecting;
+            Ok(())
+        })
     }
 
     /// Whether a request of a peer is pending.
@@ -421,13 +406,6 @@ impl CmId {
     /// Whether the connection is established.
     pub fn is_connected(&self) -> bool {
         self.state().stage == Stage::Connected
-    }
-}
-
-/// Suppresses the COMM_EST event of a QP: the connection manager reports the connection.
-pub(super) fn set_established(queue_pair: Option<&QueuePair>) {
-    if let Some(queue_pair) = queue_pair {
-        queue_pair.set_established();
     }
 }
 

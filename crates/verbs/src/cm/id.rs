@@ -1,111 +1,142 @@
-//! cm_ids: an end of a connection, or a listener.
+//! cm_ids, their channels and their events. A cm_id has a channel, a channel has events, and the event of a connection
+//! request has a cm_id.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use ferroce_proto::cm::{ConnectionId, QueryId, ResolutionId};
-use ferroce_proto::qp::{PathMtu, QueuePairAttributes, ServiceType};
-use ferroce_wire::address::Gid;
-use ferroce_wire::cm::{ServiceId, SidrStatus};
+use ferroce_proto::qp::{PathMtu, ServiceType};
+use ferroce_wire::cm::{RejectReason, SidrStatus};
 use ferroce_wire::rdmacm::PortSpace;
 
-use super::attributes::{self, Negotiated};
-use super::channel::{Channel, EventChannel};
-use super::event::{Event, EventKind, IdName, UserEvent};
 use super::link::LocalLink;
-use super::parameters::Route;
+use super::parameters::{DisconnectCause, Established, Group, PeerParameters};
+use super::state::State;
 use crate::context::Context;
 use crate::engine::CmEventHandler;
 use crate::error::CmError as Error;
-use crate::pd::ProtectionDomain;
-use crate::queue_pair::{QueuePair, QueuePairOptions};
+use crate::event_queue::EventQueue;
+use crate::options::Options;
+use crate::queue_pair::QueuePair;
 use crate::sync::lock;
 
-/// The state of a cm_id.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Stage {
-    #[default]
-    Idle,
-    Bound,
-    Listening,
-    /// Waits for the neighbour entry of the next hop.
-    Resolving,
+/// Identifies a [`CmId`] in its events. Unique in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct IdName(pub u64);
+
+/// An event of a [`CmId`].
+#[derive(Debug)]
+#[non_exhaustive]
+#[doc(alias = "rdma_cm_event")]
+pub struct Event {
+    /// The cm_id; for a connection request, that of the listener.
+    pub id: IdName,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// The kind of an event.
+#[derive(Debug)]
+#[non_exhaustive]
+#[doc(alias = "rdma_cm_event_type")]
+pub enum EventKind {
+    /// A device reaches the destination.
+    #[doc(alias = "RDMA_CM_EVENT_ADDR_RESOLVED")]
     AddressResolved,
+    /// No device reaches the destination.
+    #[doc(alias = "RDMA_CM_EVENT_ADDR_ERROR")]
+    AddressError(Error),
+    /// The route is known: the cm_id can connect.
+    #[doc(alias = "RDMA_CM_EVENT_ROUTE_RESOLVED")]
     RouteResolved,
-    /// REQ or SIDR_REQ was sent.
-    Connecting,
-    /// REP was received, and the program modifies its own QP.
-    Responded,
-    /// A request of the peer is pending.
-    Requested,
-    /// REP was sent.
-    Accepting,
-    Connected,
-    Disconnecting,
-    /// The connection failed or has ended.
-    Over,
+    /// The route does not carry RoCE packets.
+    #[doc(alias = "RDMA_CM_EVENT_ROUTE_ERROR")]
+    RouteError(Error),
+    /// A peer requests a connection: accept or reject it with the new cm_id.
+    #[doc(alias = "RDMA_CM_EVENT_CONNECT_REQUEST")]
+    ConnectRequest(Box<Request>),
+    /// The peer accepted, and the cm_id did not create the QP: modify it with [`CmId::attributes`], then call
+    /// [`CmId::establish`].
+    #[doc(alias = "RDMA_CM_EVENT_CONNECT_RESPONSE")]
+    ConnectResponse(Box<Established>),
+    /// The connection failed for a local reason.
+    #[doc(alias = "RDMA_CM_EVENT_CONNECT_ERROR")]
+    ConnectError(Error),
+    /// The peer does not respond, or refuses its UD queue pair with a status.
+    #[doc(alias = "RDMA_CM_EVENT_UNREACHABLE")]
+    Unreachable(Option<SidrStatus>),
+    /// The peer rejected the connection.
+    #[doc(alias = "RDMA_CM_EVENT_REJECTED")]
+    Rejected {
+        /// The reason.
+        reason: RejectReason,
+        /// The peer's private data, padded with zeroes to 148 bytes.
+        private_data: Vec<u8>,
+    },
+    /// The connection is established.
+    #[doc(alias = "RDMA_CM_EVENT_ESTABLISHED")]
+    Established(Box<Established>),
+    /// The connection has ended, for this reason. The QP is in the error state.
+    #[doc(alias = "RDMA_CM_EVENT_DISCONNECTED")]
+    Disconnected(DisconnectCause),
+    /// No packet of the connection is in flight any more: the QP may be reused.
+    #[doc(alias = "RDMA_CM_EVENT_TIMEWAIT_EXIT")]
+    TimewaitExit,
+    /// The cm_id joined a multicast group.
+    #[doc(alias = "RDMA_CM_EVENT_MULTICAST_JOIN")]
+    MulticastJoined(Group),
+    /// The cm_id could not join a multicast group.
+    #[doc(alias = "RDMA_CM_EVENT_MULTICAST_ERROR")]
+    MulticastError(Error),
+    /// The program raised it with [`CmId::raise_event`].
+    #[doc(alias = "RDMA_CM_EVENT_USER")]
+    User(UserEvent),
 }
 
-/// The CM exchange of a cm_id with its peer.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Exchange {
-    #[default]
-    Nothing,
-    Connection(ConnectionId),
-    Resolution(ResolutionId),
-    Query(QueryId),
+impl EventKind {
+    pub(super) fn is_request(&self) -> bool {
+        matches!(self, Self::ConnectRequest(_))
+    }
 }
 
-#[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) stage: Stage,
-    /// The program has dropped the cm_id.
-    pub(super) closed: bool,
-    /// The links on which the port is claimed, or will be when the cm_id listens.
-    pub(super) bound: Vec<LocalLink>,
-    /// The port is claimed.
-    pub(super) claimed: bool,
-    /// The port is shared with other cm_ids until one of them listens (`RDMA_OPTION_ID_REUSEADDR`).
-    pub(super) shares_port: bool,
-    /// The unspecified IPv6 address does not cover IPv4 (`RDMA_OPTION_ID_AFONLY`).
-    pub(super) one_family: bool,
-    /// The service ID of the port.
-    pub(super) service_id: ServiceId,
-    /// The device and local address.
-    pub(super) local_link: Option<LocalLink>,
-    pub(super) local: Option<SocketAddr>,
-    pub(super) peer: Option<SocketAddr>,
-    pub(super) traffic_class: u8,
-    pub(super) path_mtu: PathMtu,
-    /// The state before the neighbour lookup.
-    pub(super) before: Stage,
-    /// The route that the program has set.
-    pub(super) route: Option<Route>,
-    pub(super) queue_pair: Option<QueuePair>,
-    /// The service of the QP, once it is known.
-    pub(super) service: Option<ServiceType>,
-    pub(super) exchange: Exchange,
-    pub(super) negotiated: Negotiated,
-    pub(super) groups: Vec<Gid>,
+/// An event that a program raises itself, for example to wake a thread that waits on the channel. Its fields are not
+/// interpreted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserEvent {
+    /// A kind.
+    pub kind: u32,
+    /// A status.
+    pub status: i32,
+    /// A value.
+    pub value: u64,
 }
 
-impl State {
-    pub(super) fn expect(&self, stages: &[Stage], otherwise: &'static str) -> Result<(), Error> {
-        match stages.contains(&self.stage) {
-            true => Ok(()),
-            false => Err(Error::WrongState { reason: otherwise }),
-        }
-    }
+/// A connection request.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Request {
+    /// The cm_id of this side. Dropping it rejects the request.
+    pub id: CmId,
+    /// The parameters that the peer requests; empty for UD.
+    pub parameters: PeerParameters,
+    /// The peer's private data, padded with zeroes to 56 bytes, 180 for UD.
+    pub private_data: Vec<u8>,
+}
 
-    /// Returns the service of the connection.
-    pub(super) fn service(&self) -> ServiceType {
-        let made = self.queue_pair.as_ref().map(QueuePair::service);
-        made.or(self.service).unwrap_or(ServiceType::ReliableConnection)
-    }
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) events: EventQueue<Event>,
+    pub(super) options: Options,
+}
 
-    pub(super) fn local_link(&self) -> Result<LocalLink, Error> {
-        self.local_link.clone().ok_or(Error::NoDevice)
-    }
+/// An event channel: delivers the events of [cm_ids](super::CmId). Clones share it.
+///
+/// Its file descriptor is readable while an event is pending. [`EventChannel::wait`] and [`EventChannel::try_event`] take any
+/// event, also one that another thread waits for with [`CmId::wait_disconnected`](super::CmId::wait_disconnected) and its like.
+#[derive(Clone, Debug)]
+#[doc(alias = "rdma_event_channel")]
+pub struct EventChannel {
+    pub(super) channel: Arc<Channel>,
 }
 
 /// The part of a cm_id that the connection manager refers to.
@@ -187,8 +218,10 @@ impl CmId {
     }
 
     pub(super) fn with_state(channel: Arc<Channel>, space: PortSpace, state: State) -> Self {
-        let channel = Mutex::new(channel);
-        let shared = Shared { name: IdName::next(), space, channel, state: Mutex::new(state) };
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let name = IdName(NEXT.fetch_add(1, Ordering::Relaxed));
+        let (channel, state) = (Mutex::new(channel), Mutex::new(state));
+        let shared = Shared { name, space, channel, state };
         Self { owner: Arc::new(Owner { shared: Arc::new(shared), process: std::process::id() }) }
     }
 
@@ -215,7 +248,7 @@ impl CmId {
         let local_link = self.state().local_link.clone();
         self.owner.end();
         if let Some(local_link) = local_link {
-            local_link.flush();
+            local_link.adapter().flush();
         }
     }
 
@@ -287,60 +320,6 @@ impl CmId {
     pub fn set_one_family(&self, one: bool) {
         self.state().one_family = one;
     }
-
-    /// Creates a QP for the connection, in INIT: receives can be posted. The cm_id brings it to RTS when the connection is
-    /// established; a UD QP is in RTS at once.
-    ///
-    /// # Errors
-    ///
-    /// When the cm_id has a QP, or no device, or the PD belongs to another device; and as [`ProtectionDomain::queue_pair`].
-    #[doc(alias = "rdma_create_qp")]
-    pub fn create_queue_pair(
-        &self,
-        pd: &ProtectionDomain,
-        options: &QueuePairOptions<'_>,
-    ) -> Result<QueuePair, Error> {
-        let mut state = self.state();
-        let local_link = state.local_link()?;
-        if state.queue_pair.is_some() {
-            return Err(Error::HasQueuePair);
-        }
-        if !Arc::ptr_eq(local_link.context.adapter(), pd.context().adapter()) {
-            return Err(Error::ForeignPd);
-        }
-        let datagram = options.service == ServiceType::UnreliableDatagram;
-        let space = self.port_space();
-        let fits = match space {
-            PortSpace::Udp => datagram,
-            PortSpace::Tcp => !datagram,
-            _ => true,
-        };
-        if !fits {
-            return Err(Error::Service { space });
-        }
-        let queue_pair = pd.queue_pair(options)?;
-        attributes::prepare(&queue_pair)?;
-        state.queue_pair = Some(queue_pair.clone());
-        Ok(queue_pair)
-    }
-
-    /// Drops the QP of [`CmId::create_queue_pair`].
-    #[doc(alias = "rdma_destroy_qp")]
-    pub fn destroy_queue_pair(&self) {
-        let queue_pair = self.state().queue_pair.take();
-        drop(queue_pair);
-    }
-
-    /// Returns the attributes that bring a QP which the program created into a state.
-    ///
-    /// # Errors
-    ///
-    /// For a state that the connection has no attributes for.
-    #[doc(alias = "rdma_init_qp_attr")]
-    pub fn attributes(&self, to: ferroce_proto::qp::State) -> Result<QueuePairAttributes, Error> {
-        let state = self.state();
-        state.negotiated.attributes(state.service(), to)
-    }
 }
 
 impl Context {
@@ -368,57 +347,5 @@ impl Owner {
         // Dropped without a lock: the events may own cm_ids.
         let channel = self.shared.channel();
         drop(channel.events.take_all(|event| event.id == self.shared.name));
-    }
-}
-
-impl State {
-    /// Ends the exchange with the peer, and releases the port.
-    fn end(self) {
-        if let Some(queue_pair) = &self.queue_pair {
-            for group in &self.groups {
-                queue_pair.detach(*group);
-            }
-        }
-        let active = matches!(
-            self.stage,
-            Stage::Connecting | Stage::Responded | Stage::Accepting | Stage::Connected
-        );
-        if let (Exchange::Connection(_), true) = (self.exchange, active) {
-            attributes::fail(self.queue_pair.as_ref());
-        }
-        if let Some(local_link) = &self.local_link {
-            let unanswered = self.stage == Stage::Requested;
-            // A closed device has no connections.
-            let _ = local_link.act(|manager, now| match self.exchange {
-                Exchange::Nothing => {}
-                Exchange::Connection(connection) => manager.drop_connection(now, connection),
-                Exchange::Resolution(resolution) => {
-                    manager.resolutions.remove(&resolution);
-                    manager.cm.cancel_resolution(resolution);
-                }
-                Exchange::Query(query) if unanswered => {
-                    manager.drop_query(query, SidrStatus::REJECTED);
-                }
-                Exchange::Query(_) => {}
-            });
-        }
-        self.release();
-    }
-
-    /// Releases the port.
-    pub(super) fn release(&self) {
-        for local_link in &self.bound {
-            // Both under the manager's lock, so that a request finds either the listener or none.
-            let _ = local_link.act(|manager, _| {
-                if self.stage == Stage::Listening {
-                    manager.cm.unlisten(self.service_id);
-                    manager.cm.unlisten_datagrams(self.service_id);
-                    manager.listeners.remove(&self.service_id.0);
-                }
-                if let (Some(address), true) = (local_link.address(), self.claimed) {
-                    local_link.connections().services.release(address, self.service_id.0);
-                }
-            });
-        }
     }
 }

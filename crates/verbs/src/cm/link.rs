@@ -1,18 +1,15 @@
 //! The link of a cm_id: where the cm_ids meet the device.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Weak;
 
 use ferroce_links::route::Route;
-use ferroce_proto::cm::ConnectionId;
 use ferroce_proto::time::Instant;
-use ferroce_sys::neighbour::Neighbour;
 use ferroce_wire::address::Gid;
-use ferroce_wire::number::Qpn;
+use ferroce_wire::cm::ServiceId;
 
 use crate::context::Context;
 use crate::device::Device;
-use crate::engine::{Adapter, CmEventHandler, Connections, Handle, MadTransport, Manager};
+use crate::engine::{Adapter, CmLink, Handle, Manager};
 use crate::error::{CmError as Error, OpenError, RouteError};
 use crate::options::Options;
 
@@ -43,71 +40,46 @@ impl LocalLink {
     }
 
     /// Returns its address, with the UDP port of RoCEv2.
-    pub(super) fn address(&self) -> Option<SocketAddr> {
-        self.transport().address(self.index)
+    pub(super) fn address(&self) -> SocketAddr {
+        self.manager().address()
     }
 
     /// Returns its index in the GID table, or that of the GID which replaces it.
     pub(super) fn source_index(&self) -> u8 {
-        self.transport().source_index(self.index)
+        self.adapter().source_index(self.index)
     }
 
     /// Returns the route of packets to a GID.
     pub(super) fn route_to(&self, destination: Gid) -> Result<Route, RouteError> {
-        self.transport().route_to(self.index, destination)
+        self.adapter().mads().route_to(self.index, destination)
     }
 
-    pub(super) fn connections(&self) -> &Connections {
-        &self.adapter().management.connections
+    /// Claims a service: no other cm_id or process has it then.
+    pub(super) fn claim(&self, service: ServiceId) -> Result<(), Error> {
+        Ok(self.manager().connections.services.claim(self.address(), service.0)?)
+    }
+
+    pub(super) fn release(&self, service: ServiceId) {
+        self.manager().connections.services.release(self.address(), service.0);
+    }
+
+    pub(super) fn manager(&self) -> CmLink<'_> {
+        let (connections, transport) =
+            (&self.adapter().management.connections, self.adapter().mads());
+        CmLink { connections, transport, index: self.index }
     }
 
     /// Runs a closure with the connection manager of the link.
-    pub(super) fn act<T>(&self, act: impl FnOnce(&mut Manager, Instant) -> T) -> Result<T, Error> {
-        self.connections().act(self.transport(), self.index, act).ok_or(Error::Closed)
-    }
-
-    /// Delivers pending events. The caller must not hold a cm_id's lock.
-    pub(super) fn deliver_events(&self) {
-        self.connections().deliver_events(self.transport());
-    }
-
-    /// Watches the peer of a new connection: if it is a process of this host, its end ends the connection.
-    pub(super) fn watch_peer(&self, connection: ConnectionId) {
-        self.connections().watch_peer(self.transport(), self.index, connection);
-    }
-
-    /// Lets a cm_id wait for a neighbour. Returns false if there is no need to.
-    pub(super) fn wait_for_neighbour(
-        &self,
-        id: Weak<dyn CmEventHandler>,
-        neighbour: Neighbour,
-        until: u64,
-    ) -> bool {
-        let neighbours = &self.adapter().management.neighbours;
-        neighbours.wait(self.transport(), id, neighbour, until)
-    }
-
-    /// Waits until all messages are sent. The caller must not hold a lock.
-    pub(super) fn flush(&self) {
-        self.adapter().flush();
+    pub(super) fn act<T>(&self, act: impl FnOnce(&mut Manager, Instant) -> T) -> T {
+        self.manager().act(act)
     }
 
     /// Whether it is this link of the device that owns these managers.
-    pub(super) fn is(&self, connections: &Connections, index: u8) -> bool {
-        self.index == index && std::ptr::eq(self.connections(), connections)
+    pub(super) fn is(&self, link: CmLink<'_>) -> bool {
+        self.index == link.index && std::ptr::eq(self.manager().connections, link.connections)
     }
 
-    /// When a QP last received something from its peer.
-    pub(super) fn last_heard(&self, number: Qpn) -> Option<Instant> {
-        let core = self.context.handle.queue_pair(number)?;
-        core.inner.lock().heard
-    }
-
-    fn transport(&self) -> &dyn MadTransport {
-        self.adapter().mads()
-    }
-
-    fn adapter(&self) -> &Adapter {
+    pub(super) fn adapter(&self) -> &Adapter {
         self.context.adapter()
     }
 }

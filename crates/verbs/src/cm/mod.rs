@@ -65,23 +65,19 @@
 
 mod address;
 mod attributes;
-mod blocking;
 mod channel;
 mod connect;
-mod event;
-mod group;
 mod handler;
 mod id;
 mod link;
 mod parameters;
+mod queue_pair;
+mod state;
 
-pub use channel::EventChannel;
-pub use event::{
-    DatagramPeer, DisconnectCause, Established, Event, EventKind, Group, IdName, PeerParameters,
-    Request, UserEvent,
+pub use id::{CmId, Event, EventChannel, EventKind, IdName, Request, UserEvent};
+pub use parameters::{
+    ConnectParameters, DatagramPeer, DisconnectCause, Established, Group, PeerParameters, Route,
 };
-pub use id::CmId;
-pub use parameters::{ConnectParameters, Route};
 
 pub use crate::error::CmError as Error;
 pub use ferroce_proto::cm::Enhancements;

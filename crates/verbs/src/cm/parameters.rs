@@ -1,8 +1,11 @@
-//! Parameters of connections.
+//! Parameters of connections: what a program requests, and what it learns from events.
 
-use ferroce_proto::cm::Enhancements;
-use ferroce_proto::qp::{AckTimeout, PathMtu, RnrRetry, RnrTimer, ServiceType};
-use ferroce_wire::cm::ResponseTimeout;
+use std::fmt;
+
+use ferroce_proto::cm::{self as proto, Disconnection, Enhancements, Loss};
+use ferroce_proto::qp::{AckTimeout, AddressVector, PathMtu, RnrRetry, RnrTimer, ServiceType};
+use ferroce_wire::address::Gid;
+use ferroce_wire::cm::{ResponseTimeout, Transport};
 use ferroce_wire::number::{QKey, Qpn};
 
 /// A route to the peer that the program sets.
@@ -74,6 +77,158 @@ impl Default for ConnectParameters {
             shared_receives: false,
             queue_key: super::DATAGRAM_QUEUE_KEY,
             enhancements: Enhancements::default(),
+        }
+    }
+}
+
+/// Why a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DisconnectCause {
+    /// This side disconnected.
+    Local,
+    /// The peer disconnected, or its program ended without having been killed.
+    Peer,
+    /// The peer's process on this host has ended without disconnecting: it was killed.
+    ProcessEnded,
+    /// The peer does not answer any more: its process was killed, or its host or the network failed.
+    NoResponse,
+    /// The peer does not know the connection any more: its process was killed, or it has given up the connection.
+    UnknownToPeer,
+}
+
+impl fmt::Display for DisconnectCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Local => "this side disconnected",
+            Self::Peer => "the peer disconnected",
+            Self::ProcessEnded => "the peer's process has ended without disconnecting",
+            Self::NoResponse => "the peer does not respond any more",
+            Self::UnknownToPeer => "the peer does not know the connection any more",
+        })
+    }
+}
+
+impl From<&Disconnection> for DisconnectCause {
+    fn from(how: &Disconnection) -> Self {
+        match how {
+            Disconnection::Confirmed(_)
+            | Disconnection::Simultaneous
+            | Disconnection::Unconfirmed => Self::Local,
+            Disconnection::ByPeer => Self::Peer,
+            Disconnection::Lost(Loss::ProcessEnded) => Self::ProcessEnded,
+            Disconnection::Lost(Loss::NoResponse) => Self::NoResponse,
+            Disconnection::Lost(Loss::UnknownToPeer) | Disconnection::Rejected(_) => {
+                Self::UnknownToPeer
+            }
+        }
+    }
+}
+
+/// An established connection, or the peer's UD queue pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Established {
+    /// The parameters that the peer agreed to.
+    pub parameters: PeerParameters,
+    /// The peer's private data, padded with zeroes to 196 bytes, 136 for UD; empty on the passive side.
+    pub private_data: Vec<u8>,
+    /// The peer's UD queue pair.
+    pub datagram: Option<DatagramPeer>,
+}
+
+/// The parameters that a peer requests or agreed to, as seen from this side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeerParameters {
+    /// The transport service.
+    pub service: ServiceType,
+    /// The peer's QPN.
+    pub queue_pair: Qpn,
+    /// Outstanding READs and atomics of the peer that this side must accept.
+    pub responder_resources: u8,
+    /// Outstanding READs and atomics of this side that the peer accepts.
+    pub initiator_depth: u8,
+    /// The peer uses end-to-end flow control.
+    pub flow_control: bool,
+    /// Retransmissions without an ACK.
+    pub retry_count: u8,
+    /// Retransmissions after RNR NAKs.
+    pub rnr_retry: RnrRetry,
+    /// The peer's QP has an SRQ.
+    pub shared_receives: bool,
+    /// The ECE options of the peer's device.
+    pub enhancements: Enhancements,
+}
+
+/// A peer's UD queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DatagramPeer {
+    /// Its QPN.
+    pub queue_pair: Qpn,
+    /// Its queue key.
+    pub queue_key: QKey,
+    /// Its address vector, for [`ProtectionDomain::address_handle`](crate::ProtectionDomain::address_handle).
+    pub address: AddressVector,
+}
+
+/// A multicast group that a cm_id has joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Group {
+    /// Its GID.
+    pub gid: Gid,
+    /// The destination of UD messages to the group.
+    pub peer: DatagramPeer,
+}
+
+impl PeerParameters {
+    /// Returns the parameters of a UD queue pair: nothing is negotiated.
+    pub(super) fn datagram(queue_pair: Qpn) -> Self {
+        Self {
+            service: ServiceType::UnreliableDatagram,
+            queue_pair,
+            responder_resources: 0,
+            initiator_depth: 0,
+            flow_control: false,
+            retry_count: 0,
+            rnr_retry: RnrRetry(0),
+            shared_receives: false,
+            enhancements: Enhancements::default(),
+        }
+    }
+
+    pub(super) fn of_request(request: &proto::Request) -> Self {
+        Self {
+            service: match request.transport {
+                Transport::Uc => ServiceType::UnreliableConnection,
+                // The peer has the initiator.
+                Transport::Xrc => ServiceType::XrcTarget,
+                Transport::Rc | Transport::Rd => ServiceType::ReliableConnection,
+            },
+            queue_pair: request.remote_qpn,
+            responder_resources: request.responder_resources,
+            initiator_depth: request.initiator_depth,
+            flow_control: request.end_to_end_flow_control,
+            retry_count: request.retry_count,
+            rnr_retry: request.rnr_retry_count,
+            shared_receives: request.shared_receive_queue,
+            enhancements: request.enhancements,
+        }
+    }
+
+    pub(super) fn of_reply(reply: &proto::Reply, service: ServiceType, retry_count: u8) -> Self {
+        Self {
+            service,
+            queue_pair: reply.remote_qpn,
+            responder_resources: reply.responder_resources,
+            initiator_depth: reply.initiator_depth,
+            flow_control: reply.end_to_end_flow_control,
+            retry_count,
+            rnr_retry: reply.rnr_retry_count,
+            shared_receives: reply.shared_receive_queue,
+            enhancements: reply.enhancements,
         }
     }
 }

@@ -55,8 +55,7 @@ pub(crate) use adapter::Adapter;
 pub(crate) use counters::Counters;
 pub use counters::Statistics;
 pub(crate) use management::{
-    CmEventHandler, Connections, LEDGER_RECORD_LEN, MANAGEMENT, MadTransport, Manager, QUEUE_KEY,
-    parse_ledger_record,
+    CmEventHandler, CmLink, LEDGER_RECORD_LEN, MANAGEMENT, Manager, QUEUE_KEY, parse_ledger_record,
 };
 pub(crate) use qp_stats::QpStats;
 pub(crate) use queue_pair::{Core, Inner, RecvQueue};

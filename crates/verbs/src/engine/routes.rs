@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use ferroce_device::forwarding::Forwarded;
 use ferroce_links::route::Route;
 use ferroce_links::udp::Addresses;
-use ferroce_proto::qp::{AddressVector, PathMtu};
+use ferroce_proto::qp::AddressVector;
 use ferroce_sys::{Error, Recipient, RxInfo};
 use ferroce_wire::address::Gid;
 
@@ -67,6 +67,21 @@ impl DataPath {
         })
     }
 
+    /// The GID index that represents a link.
+    ///
+    /// A loopback link outside the GID table uses the index of an address of its family, or 0: [`DataPath::route`] then
+    /// chooses by destination.
+    pub(crate) fn source_index(&self, link: u8) -> u8 {
+        let gids = self.device.gids();
+        if usize::from(link) < gids.len() {
+            return link;
+        }
+        let links = &self.port.links;
+        let ipv4 = links.get(usize::from(link)).is_some_and(|link| link.address.is_ipv4());
+        let family = gids.iter().position(|entry| entry.address.is_ipv4() == ipv4);
+        family.and_then(|index| u8::try_from(index).ok()).unwrap_or(0)
+    }
+
     /// Retries the queued packets.
     pub(crate) fn retry_forwarding(&self) {
         self.forwarding.retry(&self.port.links, |answer| match answer {
@@ -81,26 +96,9 @@ impl MadDevice for DataPath {
         &self.port.links
     }
 
-    /// A loopback link outside the GID table uses the index of an address of its family, or 0: [`DataPath::route`] then
-    /// chooses by destination.
-    fn source_index(&self, link: u8) -> u8 {
-        let gids = self.device.gids();
-        if usize::from(link) < gids.len() {
-            return link;
-        }
-        let links = &self.port.links;
-        let ipv4 = links.get(usize::from(link)).is_some_and(|link| link.address.is_ipv4());
-        let family = gids.iter().position(|entry| entry.address.is_ipv4() == ipv4);
-        family.and_then(|index| u8::try_from(index).ok()).unwrap_or(0)
-    }
-
     fn route_to(&self, link: u8, destination: Gid) -> Result<Route, RouteError> {
         let link = self.port.links.toward(link, destination.to_ip());
         self.route_from(link, &AddressVector { destination, ..AddressVector::default() })
-    }
-
-    fn mtu(&self) -> PathMtu {
-        self.device.mtu().unwrap_or_default()
     }
 
     fn forward(&self, local: SocketAddr, to: Recipient, info: &RxInfo, packet: &[u8]) -> bool {

@@ -103,8 +103,8 @@ impl<'a> Thread<'a> {
         // A process that ended may have freed its slot.
         let services_changed = watches.has(Watch::Services);
         if services_changed {
-            let changed = adapter.management.connections.services.changed();
-            let _ = changed.map(|event| event.take());
+            let changed = &adapter.management.connections.services.changed;
+            let _ = changed.as_ref().map(|event| event.take());
         }
         let busy = busy || watches.has(Watch::Processes);
         self.steering.run(&adapter.port.links, services_changed, busy, now);

@@ -5,7 +5,7 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::transport::{Bth, Deth};
 
 use super::adapter::Adapter;
-use super::management::MANAGEMENT;
+use super::management::{CmLink, MANAGEMENT};
 use crate::time::now;
 
 impl Adapter {
@@ -17,8 +17,11 @@ impl Adapter {
             if bth.destination == MANAGEMENT {
                 let mad = rest.get(Deth::LEN..).unwrap_or_default();
                 let peer = Gid::from_ip(route.destination.ip());
-                let connections = &self.management.connections;
-                connections.handle_unreachable(self.mads(), route.link, peer, mad);
+                let (connections, transport) = (&self.management.connections, self.mads());
+                // A quote of anything else is forged, or belongs to another process.
+                let link = CmLink { connections, transport, index: route.link };
+                link.act(|manager, now| manager.cm.handle_unreachable(now, peer, mad).ok());
+                connections.deliver_events(transport);
             } else if bth.opcode.info().is_some_and(|info| info.request) {
                 // Unreachable responses are ignored: the requester repeats its request, or is gone.
                 reported.push((route, bth));

@@ -123,9 +123,9 @@ impl Watches {
         let port = adapter.port.state.monitor.as_ref().filter(|_| adapter.is_first());
         let single: [Option<&dyn AsFd>; 6] = [
             Some(adapter.signals.waker()),
-            connections.services.changed().map(|event| event as _),
+            connections.services.changed.as_ref().map(|event| event as _),
             processes.map(|processes| processes as _),
-            adapter.management.neighbours.watch().map(|monitor| monitor as _),
+            adapter.management.neighbours.monitor.as_ref().map(|monitor| monitor as _),
             port.map(|monitor| monitor as _),
             hub.map(|hub| hub as _),
         ];

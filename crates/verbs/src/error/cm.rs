@@ -3,7 +3,7 @@
 use ferroce_proto::cm::PrivateDataTooLong;
 use ferroce_proto::qp::{PathMtu, State};
 use ferroce_sys::Error as SystemError;
-use ferroce_sys::errno::{EBUSY, ECONNREFUSED, EINVAL, ENODEV, ENOMEM, ENOTCONN, ETIMEDOUT};
+use ferroce_sys::errno::{EBUSY, ECONNREFUSED, EINVAL, ENOMEM, ENOTCONN, ETIMEDOUT};
 use ferroce_wire::cm::RejectReason;
 use ferroce_wire::rdmacm::PortSpace;
 
@@ -25,9 +25,6 @@ pub enum Error {
     /// No device has an address of this family.
     #[error("no device has an address of this family")]
     NoAddressOfFamily,
-    /// Source and destination are an IPv4 and an IPv6 address.
-    #[error("source and destination are of different address families")]
-    AddressFamily,
     /// The port space of IP over InfiniBand does not exist on RoCE.
     #[error("RoCE has no IP over InfiniBand")]
     Ipoib,
@@ -87,18 +84,12 @@ pub enum Error {
     /// The peer's QP is in another connection.
     #[error("the peer's queue pair is in another connection")]
     StaleConnection,
-    /// The address is not a multicast address.
-    #[error("the address is not a multicast address")]
-    NotMulticast,
     /// The device has no free connection or SIDR request.
     #[error("the device allows no more {what}")]
     TooMany {
         /// What there are too many of.
         what: &'static str,
     },
-    /// The device is closed, or the process is a child that has not opened it.
-    #[error("the device is closed")]
-    Closed,
     /// A device was not found or not opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -126,27 +117,11 @@ impl Error {
     /// Returns the number that a verbs program finds in `errno`.
     pub fn errno(&self) -> i32 {
         match self {
-            Self::WrongState { .. }
-            | Self::NoDevice
-            | Self::NoAddressOfFamily
-            | Self::AddressFamily
-            | Self::Ipoib
-            | Self::PathMtu { .. }
-            | Self::NoQueuePair
-            | Self::ForeignPd
-            | Self::Service { .. }
-            | Self::PrivateDataTooLong
-            | Self::NoAttributes { .. }
-            | Self::PeerGaveUp
-            | Self::ResponseTooLate
-            | Self::StaleConnection
-            | Self::NotMulticast => EINVAL,
             Self::Rejected { .. } => ECONNREFUSED,
             Self::Unreachable | Self::TimedOut => ETIMEDOUT,
             Self::Disconnected => ENOTCONN,
             Self::HasQueuePair => EBUSY,
             Self::TooMany { .. } => ENOMEM,
-            Self::Closed => ENODEV,
             Self::Open(error) => error.errno(),
             Self::Route(error) => error.errno(),
             Self::Create(error) => error.errno(),
@@ -154,6 +129,7 @@ impl Error {
             Self::Multicast(error) => error.errno(),
             Self::Wait(error) => error.errno(),
             Self::System(error) => error.errno(),
+            _ => EINVAL,
         }
     }
 }

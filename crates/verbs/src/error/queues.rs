@@ -42,11 +42,8 @@ impl RouteError {
     /// Returns the number that a verbs program finds in `errno`.
     pub fn errno(&self) -> i32 {
         match self {
-            Self::NoSuchGid { .. }
-            | Self::AddressFamily
-            | Self::LoopbackSource
-            | Self::MtuTooSmall { .. } => EINVAL,
             Self::System(error) => error.errno(),
+            _ => EINVAL,
         }
     }
 }
@@ -123,15 +120,10 @@ impl CreateError {
     /// Returns the number that a verbs program finds in `errno`.
     pub fn errno(&self) -> i32 {
         match self {
-            Self::CqeOutOfRange { .. }
-            | Self::TooManyWorkRequests { .. }
-            | Self::TooManySges { .. }
-            | Self::TooMuchInlineData { .. }
-            | Self::WrongOwner { .. }
-            | Self::NoIoDriver => EINVAL,
             Self::SharedReceiveQueueTooLong { .. } | Self::NoQueueNumbers => ENOMEM,
             Self::Route(error) => error.errno(),
             Self::System(error) => error.errno(),
+            _ => EINVAL,
         }
     }
 }
@@ -254,9 +246,7 @@ impl PostError {
             _ => EINVAL,
         }
     }
-}
 
-impl PostError {
     /// The error of a QP in this state.
     #[cold]
     pub(crate) fn of(error: endpoint::PostError, state: State) -> Self {

@@ -57,7 +57,6 @@ impl Error {
         match self {
             Self::Exchange(SetupError::NoAnswer { .. }) => ETIMEDOUT,
             Self::Exchange(_) => ECONNREFUSED,
-            Self::WrongStep | Self::UnknownRequest | Self::Xrc | Self::NoMulticast => EINVAL,
             Self::Closed => ENODEV,
             Self::Open(error) => error.errno(),
             Self::Route(error) => error.errno(),
@@ -66,6 +65,7 @@ impl Error {
             Self::Multicast(error) => error.errno(),
             Self::Wait(error) => error.errno(),
             Self::System(error) => error.errno(),
+            _ => EINVAL,
         }
     }
 }

@@ -8,9 +8,10 @@ use ferroce_proto::setup::{
     self, Agreement, ClientConfig, ClientEvent, ConnectionParameters, Device, PhaseTimes,
     QpParameters, RegionParameters, RegisteredRegion, RetryPolicy, WrongStep,
 };
+use ferroce_proto::time;
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Guid, RKey};
-use ferroce_wire::setup::{Capabilities, ExchangeId, PeerId, Status, TransactionId};
+use ferroce_wire::setup::{ExchangeId, PeerId, Status, TransactionId};
 
 use super::{CAPABILITIES, Side, states};
 use crate::context::Context;
@@ -18,29 +19,8 @@ use crate::error::{SetupExchangeError as Error, WaitError};
 use crate::event_queue::EventQueue;
 use crate::queue_pair::QueuePair;
 use crate::region::MemoryRegion;
+use crate::time::now;
 use ferroce_sys::random::number as random;
-
-/// Options of a client.
-#[derive(Clone, Copy, Debug)]
-pub struct ClientOptions {
-    /// The ID of the client.
-    pub id: PeerId,
-    /// Its capabilities.
-    pub capabilities: Capabilities,
-    /// Retransmission of requests.
-    pub retry: RetryPolicy,
-}
-
-impl Default for ClientOptions {
-    /// The process ID, all capabilities, and retransmission for 7.9 s.
-    fn default() -> Self {
-        Self {
-            id: PeerId(std::process::id()),
-            capabilities: CAPABILITIES,
-            retry: RetryPolicy::default(),
-        }
-    }
-}
 
 /// A set-up exchange that this side started. Dropping it ends an exchange that is not connected.
 #[derive(Debug)]
@@ -68,7 +48,8 @@ pub struct Established {
 }
 
 impl Client {
-    /// Starts an exchange with a server from the GID of this index: sends the first request.
+    /// Starts an exchange with a server from the GID of this index: sends the first request. By default, requests are
+    /// repeated for 7.9 s.
     ///
     /// # Errors
     ///
@@ -77,19 +58,18 @@ impl Client {
         context: &Context,
         source_index: u8,
         server: Gid,
-        options: &ClientOptions,
+        retry: RetryPolicy,
     ) -> Result<Self, Error> {
         let adapter = context.adapter();
         let exchange = adapter.management.exchanges.new_exchange();
         let config = ClientConfig {
-            id: options.id,
-            capabilities: options.capabilities,
-            retry: options.retry,
+            id: PeerId(std::process::id()),
+            capabilities: CAPABILITIES,
+            retry,
             ..ClientConfig::new(exchange, TransactionId(random() as u32))
         };
-        let events = Arc::new(EventQueue::new()?);
         let exchanges = &adapter.management.exchanges;
-        exchanges.begin(adapter.mads(), source_index, server, config, Arc::clone(&events))?;
+        let events = exchanges.begin(adapter.mads(), source_index, server, config)?;
         Ok(Self { context: context.clone(), source_index, server, exchange, events })
     }
 
@@ -232,17 +212,15 @@ impl Client {
         }
     }
 
-    fn with<T>(
-        &self,
-        act: impl FnOnce(&mut setup::Client, ferroce_proto::time::Instant) -> T,
-    ) -> Option<T> {
-        let adapter = self.context.adapter();
-        adapter.management.exchanges.with_client(adapter.mads(), self.exchange, act)
+    fn with<T>(&self, mut act: impl FnMut(&mut setup::Client, time::Instant) -> T) -> Option<T> {
+        let (adapter, exchange) = (self.context.adapter(), self.exchange);
+        let exchanges = &adapter.management.exchanges;
+        exchanges.with(adapter.mads(), |one| Some(act(one.client(exchange)?, now())))
     }
 
     fn step(
         &self,
-        act: impl FnOnce(&mut setup::Client, ferroce_proto::time::Instant) -> Result<(), WrongStep>,
+        act: impl FnMut(&mut setup::Client, time::Instant) -> Result<(), WrongStep>,
     ) -> Result<(), Error> {
         let done = self.with(act).ok_or(Error::Closed)?;
         done.map_err(|WrongStep| Error::WrongStep)

@@ -12,7 +12,7 @@ mod search;
 mod server;
 mod states;
 
-pub use client::{Client, ClientOptions, Established};
+pub use client::{Client, Established};
 pub use search::{GROUP_V4, GROUP_V6, Presence, Search};
 pub use server::{Accepted, Application, Server};
 pub use states::Side;
@@ -38,9 +38,6 @@ const MAX_MESSAGE_LEN: u32 = 1 << 31;
 /// The capabilities of a device.
 const CAPABILITIES: Capabilities = Capabilities(0x1ff);
 
-/// RC, UC, UD and XRC.
-const TRANSPORTS: Transports = Transports(0xf);
-
 /// Describes a device to peers.
 pub fn present(context: &Context) -> RemoteDevice {
     let limits = context.limits();
@@ -51,7 +48,8 @@ pub fn present(context: &Context) -> RemoteDevice {
         max_queue_pairs: limits.max_qp,
         max_memory_regions: limits.max_mr,
         max_message_size: MAX_MESSAGE_LEN,
-        transports: TRANSPORTS,
+        // RC, UC, UD and XRC.
+        transports: Transports(0xf),
         path_mtu: context.mtu(),
     }
 }

@@ -47,8 +47,7 @@ impl Search {
         let mut targets = targets.to_vec();
         if targets.is_empty() {
             let gids = context.device().gids();
-            let groups = gids.iter().zip(0..).map(|(own, index)| (index, group(own.gid)));
-            targets.extend(groups);
+            targets.extend(gids.iter().zip(0..).map(|(own, index)| (index, group(own.gid))));
         }
         for &(link, target) in &targets {
             adapter.mads().route_to(link, target)?;
@@ -63,8 +62,7 @@ impl Search {
         };
         // All copies are sent in the first half, so that the last can be answered.
         config.retry.first = config.retry.first.min(duration / 4);
-        let events = Arc::new(EventQueue::new()?);
-        exchanges.search(adapter.mads(), config, targets, Arc::clone(&events));
+        let events = exchanges.search(adapter.mads(), config, targets)?;
         Ok(Self { context: context.clone(), exchange, events })
     }
 
@@ -90,11 +88,7 @@ impl Drop for Search {
 }
 
 fn group(own: Gid) -> Gid {
-    if own.to_ip().is_ipv4() {
-        Gid::from_ip(GROUP_V4.into())
-    } else {
-        Gid::from_ip(GROUP_V6.into())
-    }
+    Gid::from_ip(if own.to_ip().is_ipv4() { GROUP_V4.into() } else { GROUP_V6.into() })
 }
 
 /// Responds to searches on all addresses of a device, until it is dropped. On addresses with a [`Server`](super::Server),

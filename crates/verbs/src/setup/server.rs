@@ -10,6 +10,7 @@ use ferroce_proto::setup::{
     self, Agreement, ExchangeHandle, Peer, PhaseTimes, QpParameters, RegionParameters,
     RegisteredRegion, RequestHandle, ServerConfig, ServerEvent, UnknownRequest,
 };
+use ferroce_proto::time;
 use ferroce_wire::setup::{QpType, Status};
 
 use super::search::listener;
@@ -20,6 +21,7 @@ use crate::event_queue::EventQueue;
 use crate::queue_pair::QueuePair;
 use crate::region::MemoryRegion;
 use crate::sync::lock;
+use crate::time::now;
 
 /// A server of set-up exchanges on one address, until it is dropped. An address has one server in all processes.
 #[derive(Debug)]
@@ -33,12 +35,11 @@ pub struct Server {
     _listener: Option<QueuePair>,
 }
 
+/// A client that is not connected yet, and what [`Server::accept`] will return for it.
 #[derive(Debug)]
 struct Pending {
-    peer: Peer,
     side: Side,
-    theirs: QpParameters,
-    regions: Vec<Arc<MemoryRegion>>,
+    client: Accepted,
 }
 
 /// Creates the resources for clients.
@@ -215,7 +216,7 @@ impl Server {
     fn handle(&self, application: &mut dyn Application, event: &ServerEvent) -> Option<Accepted> {
         match *event {
             ServerEvent::CreateQueuePair { request, peer, parameters } => {
-                let source_index = self.context.adapter().mads().source_index(self.link);
+                let source_index = self.context.adapter().source_index(self.link);
                 let made = application.queue_pair(&peer, &parameters).and_then(|queue_pair| {
                     Side::new(queue_pair, source_index).map_err(|_| Status::NO_QUEUE_PAIR)
                 });
@@ -226,20 +227,27 @@ impl Server {
                 let answer = made.as_ref().map(Side::parameters).map_err(|status| *status);
                 self.respond_queue_pair(request, answer).ok()?;
                 let side = made.ok()?;
-                let pending = Pending { peer, side, theirs: parameters, regions: Vec::new() };
-                if parameters.qp_type == QpType::UD {
-                    let times = self.times(request.exchange());
-                    return Some(pending.accepted(None, times));
+                let datagram = parameters.qp_type == QpType::UD;
+                let client = Accepted {
+                    peer,
+                    queue_pair: side.queue_pair().clone(),
+                    theirs: parameters,
+                    regions: Vec::new(),
+                    agreement: None,
+                    times: datagram.then(|| self.times(request.exchange())).flatten(),
+                };
+                if datagram {
+                    return Some(client);
                 }
-                lock(&self.pending).insert(request.exchange(), pending);
+                lock(&self.pending).insert(request.exchange(), Pending { side, client });
             }
             ServerEvent::RegisterRegion { request, peer, parameters } => {
                 let made = application.region(&peer, &parameters);
                 let mut pending = lock(&self.pending);
-                let entry = pending.get_mut(&request.exchange())?;
-                let number = entry.regions.len() as u32;
+                let regions = &mut pending.get_mut(&request.exchange())?.client.regions;
+                let number = regions.len() as u32;
                 let answer = made.as_ref().map(|region| states::registered(region, number));
-                entry.regions.extend(made.as_ref().ok().cloned());
+                regions.extend(made.as_ref().ok().cloned());
                 drop(pending);
                 self.respond_region(request, answer.map_err(|status| *status)).ok()?;
             }
@@ -247,15 +255,15 @@ impl Server {
                 let answer = application.connect(&peer, &parameters).and_then(|()| {
                     let pending = lock(&self.pending);
                     let entry = pending.get(&request.exchange()).ok_or(Status::NO_QUEUE_PAIR)?;
-                    let ready = entry.side.receive_from(entry.peer.address, &entry.theirs);
+                    let ready = entry.side.receive_from(peer.address, &entry.client.theirs);
                     ready.map(|()| MAX_MESSAGE_LEN).map_err(|_| Status::INVALID_PARAMETER)
                 });
                 self.respond_connection(request, answer).ok()?;
             }
             ServerEvent::Connected { exchange, agreement, times } => {
-                let pending = lock(&self.pending).remove(&exchange)?;
-                pending.side.send_to(&pending.theirs, &agreement).ok()?;
-                return Some(pending.accepted(Some(agreement), Some(times)));
+                let Pending { side, client } = lock(&self.pending).remove(&exchange)?;
+                side.send_to(&client.theirs, &agreement).ok()?;
+                return Some(Accepted { agreement: Some(agreement), times: Some(times), ..client });
             }
             ServerEvent::Failed { exchange, .. } => {
                 lock(&self.pending).remove(&exchange);
@@ -269,33 +277,18 @@ impl Server {
         self.with(|server, _| server.times(exchange).copied()).flatten()
     }
 
-    fn with<T>(
-        &self,
-        act: impl FnOnce(&mut setup::Server, ferroce_proto::time::Instant) -> T,
-    ) -> Option<T> {
-        let adapter = self.context.adapter();
-        adapter.management.exchanges.with_server(adapter.mads(), self.link, act)
+    fn with<T>(&self, mut act: impl FnMut(&mut setup::Server, time::Instant) -> T) -> Option<T> {
+        let (adapter, link) = (self.context.adapter(), self.link);
+        let exchanges = &adapter.management.exchanges;
+        exchanges.with(adapter.mads(), |one| Some(act(one.server(link)?, now())))
     }
 
     fn respond(
         &self,
-        act: impl FnOnce(&mut setup::Server, ferroce_proto::time::Instant) -> Result<(), UnknownRequest>,
+        act: impl FnMut(&mut setup::Server, time::Instant) -> Result<(), UnknownRequest>,
     ) -> Result<(), Error> {
         let done = self.with(act).ok_or(Error::Closed)?;
         done.map_err(|UnknownRequest| Error::UnknownRequest)
-    }
-}
-
-impl Pending {
-    fn accepted(self, agreement: Option<Agreement>, times: Option<PhaseTimes>) -> Accepted {
-        Accepted {
-            peer: self.peer,
-            queue_pair: self.side.queue_pair().clone(),
-            theirs: self.theirs,
-            regions: self.regions,
-            agreement,
-            times,
-        }
     }
 }
 

@@ -52,20 +52,19 @@ impl Side {
             queue_key: QKey((numbers >> 32) as u32 & 0x7fff_ffff),
         };
         let datagram = side.qp_type()? == QpType::UD;
-        let change =
-            |state| QueuePairAttributes { state: Some(state), ..QueuePairAttributes::default() };
-        side.queue_pair.modify(&QueuePairAttributes {
+        let init = QueuePairAttributes {
+            state: Some(State::Init),
             partition: Some(0),
             port: Some(1),
             access: (!datagram).then_some(ACCESS),
             queue_key: datagram.then_some(side.queue_key),
-            ..change(State::Init)
-        })?;
+            ..QueuePairAttributes::default()
+        };
         if datagram {
-            side.queue_pair.modify(&change(State::ReadyToReceive))?;
-            let ready =
-                QueuePairAttributes { send_psn: Some(side.psn), ..change(State::ReadyToSend) };
-            side.queue_pair.modify(&ready)?;
+            let send_psn = Some(side.psn);
+            side.queue_pair.bring_up(&QueuePairAttributes { send_psn, ..init })?;
+        } else {
+            side.queue_pair.modify(&init)?;
         }
         Ok(side)
     }

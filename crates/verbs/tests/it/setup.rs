@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::support;
 use ferroce::setup::{
-    self, Agreement, Application, Client, ClientOptions, ConnectionParameters, Growth, Peer, Phase,
-    Presence, QpParameters, RegionParameters, RetryPolicy, Search, Server, ServerConfig,
-    SetupError, present,
+    self, Agreement, Application, Client, ConnectionParameters, Growth, Peer, Phase, Presence,
+    QpParameters, RegionParameters, RetryPolicy, Search, Server, ServerConfig, SetupError, present,
 };
 use ferroce::*;
 
@@ -84,7 +83,7 @@ fn connect_and_write(server_context: &Context, client_context: &Context, service
     let mut application = Factory::new(server_context, service);
     let (accepted, established) = std::thread::scope(|scope| {
         let accepting = scope.spawn(|| server.accept(&mut application, None).unwrap().unwrap());
-        let client = Client::begin(client_context, index, gid, &ClientOptions::default()).unwrap();
+        let client = Client::begin(client_context, index, gid, RetryPolicy::default()).unwrap();
         let [one, two] = &regions;
         let done = client.establish(&queue_pair, &[one, two], ConnectionParameters::default());
         (accepting.join().unwrap(), done.unwrap())
@@ -144,7 +143,7 @@ fn a_refusal_reaches_the_client() {
     let mut application = Factory::new(&one, ServiceType::ReliableConnection);
     application.refuses = Some(setup::Status::REJECTED);
     let error = std::thread::scope(|scope| {
-        let client = Client::begin(&other, index, gid, &ClientOptions::default()).unwrap();
+        let client = Client::begin(&other, index, gid, RetryPolicy::default()).unwrap();
         let accepting = scope.spawn(|| {
             let deadline = Instant::now() + Duration::from_millis(500);
             server.accept(&mut application, Some(deadline)).unwrap().is_none()
@@ -171,8 +170,7 @@ fn a_missing_server_times_out() {
         growth: Growth::Fixed,
         longest: Duration::from_millis(5),
     };
-    let options = ClientOptions { retry, ..ClientOptions::default() };
-    let client = Client::begin(&context, index, gid, &options).unwrap();
+    let client = Client::begin(&context, index, gid, retry).unwrap();
     let error =
         client.establish(&factory.make(), &[], ConnectionParameters::default()).unwrap_err();
     let expected = SetupError::NoAnswer { phase: Phase::Discovery, attempts: 2 };
@@ -201,7 +199,7 @@ fn devices_are_found_by_address() {
     assert!(ours.round_trip.is_some());
     // A presence refuses connections.
     let factory = Factory::new(&other, ServiceType::ReliableConnection);
-    let client = Client::begin(&other, index, gid, &ClientOptions::default()).unwrap();
+    let client = Client::begin(&other, index, gid, RetryPolicy::default()).unwrap();
     let error =
         client.establish(&factory.make(), &[], ConnectionParameters::default()).unwrap_err();
     let setup::Error::Exchange(SetupError::Refused(refused)) = error else { panic!("{error}") };

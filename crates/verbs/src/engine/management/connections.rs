@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use ferroce_links::packet::ReceivedPacket;
 use ferroce_proto::cm::{
@@ -42,13 +42,7 @@ pub(crate) const QUEUE_KEY: QKey = QKey(0x8001_0000);
 /// The consumer of a connection's events: a cm_id.
 pub(crate) trait CmEventHandler: std::fmt::Debug + Send + Sync {
     /// Handles an event of the manager of `link`.
-    fn handle_cm_event(
-        self: Arc<Self>,
-        connections: &Connections,
-        transport: &dyn MadTransport,
-        link: u8,
-        event: Event,
-    );
+    fn handle_cm_event(self: Arc<Self>, link: CmLink<'_>, event: Event);
 
     /// The neighbour on the route was resolved, or resolving it failed with this error.
     fn handle_neighbour(self: Arc<Self>, failure: Option<CmError>);
@@ -95,6 +89,14 @@ pub(crate) struct Manager {
     pub(crate) resolutions: HashMap<ResolutionId, Weak<dyn CmEventHandler>>,
 }
 
+/// A link of a device: the manager of its address, and what the calling thread sends its messages with.
+#[derive(Clone, Copy)]
+pub(crate) struct CmLink<'a> {
+    pub(crate) connections: &'a Connections,
+    pub(crate) transport: &'a dyn MadTransport,
+    pub(crate) index: u8,
+}
+
 impl Connections {
     pub(crate) fn new(slot: u8, device: &Device, services: Arc<Services>) -> Self {
         let manager = || {
@@ -137,25 +139,14 @@ impl Connections {
 
     /// Repeats these DREQs.
     pub(crate) fn repeat_disconnects(&self, transport: &dyn MadTransport) {
-        for link in 0..self.managers.len() {
-            self.act(transport, link as u8, |manager, _| manager.cm.repeat_disconnects());
+        for link in self.links(transport) {
+            link.act(|manager, _| manager.cm.repeat_disconnects());
         }
     }
 
-    /// Calls a function on the manager of a link, and sends the resulting messages. Does not deliver events.
-    pub(crate) fn act<T>(
-        &self,
-        transport: &dyn MadTransport,
-        link: u8,
-        act: impl FnOnce(&mut Manager, Instant) -> T,
-    ) -> Option<T> {
-        self.processes(transport);
-        let mut manager = lock(self.managers.get(usize::from(link))?);
-        let result = act(&mut manager, now());
-        self.transmit(transport, link, &mut manager.cm);
-        drop(manager);
-        self.set_timer(transport);
-        Some(result)
+    fn links<'a>(&'a self, transport: &'a dyn MadTransport) -> impl Iterator<Item = CmLink<'a>> {
+        let indexes = 0..self.managers.len() as u8;
+        indexes.map(move |index| CmLink { connections: self, transport, index })
     }
 
     /// The watched processes. The first call announces this process to the others.
@@ -170,43 +161,6 @@ impl Connections {
             Some(processes)
         };
         self.processes.get_or_init(announce).as_ref()
-    }
-
-    /// The name of the process at the other end of a connection, as if it were on this host.
-    pub(crate) fn peer_process(
-        &self,
-        transport: &dyn MadTransport,
-        link: u8,
-        connection: ConnectionId,
-    ) -> Option<ProcessName> {
-        let port = transport.address(link)?.port();
-        let manager = lock(self.managers.get(usize::from(link))?);
-        let (peer, id) = manager.cm.peer(connection)?;
-        Some(process_name(peer, port, id))
-    }
-
-    /// Watches the peer of a new connection: if it is a process of this host, its end ends the connection.
-    pub(crate) fn watch_peer(
-        &self,
-        transport: &dyn MadTransport,
-        link: u8,
-        connection: ConnectionId,
-    ) {
-        let notice =
-            self.act(transport, link, |manager, _| manager.cm.disconnect_notice(connection));
-        if let (Some(Some(notice)), Some(own)) = (notice, transport.address(link)) {
-            self.ledger.record(Gid::from_ip(own.ip()), &notice);
-        }
-        let Some(processes) = self.processes(transport) else { return };
-        let Some(name) = self.peer_process(transport, link, connection) else { return };
-        let own = transport.addresses().has_address(name.address);
-        if own && name.slot == self.slot {
-            return; // It is ourselves.
-        }
-        if !processes.watch(name) && own {
-            // It may have ended before it was watched.
-            self.act(transport, link, |manager, now| manager.cm.probe(now, connection).ok());
-        }
     }
 
     /// Takes the processes that have ended since the last call. `None` if there are none.
@@ -229,23 +183,17 @@ impl Connections {
     /// Ends the connections of processes that have ended. Packets they sent before may still be in a socket, of this process
     /// or of another one that forwards them: the caller has received and forwarded them.
     pub(crate) fn end_connections(&self, transport: &dyn MadTransport, ended: &EndedProcesses) {
-        for (link, own) in transport.links() {
-            self.act(transport, link, |manager, now| {
-                let with = |names: &[ProcessName]| -> Vec<ConnectionId> {
-                    let is_named = |connection: &ConnectionId| {
-                        let peer = manager.cm.peer(*connection);
-                        peer.is_some_and(|(peer, id)| {
-                            names.contains(&process_name(peer, own.port(), id))
-                        })
-                    };
-                    manager.cm.established().filter(is_named).collect()
-                };
-                let (lost, doubtful) = (with(&ended.gone), with(&ended.renewed));
-                for connection in lost {
-                    let _ = manager.cm.peer_is_lost(now, connection, Loss::ProcessEnded);
-                }
-                for connection in doubtful {
-                    let _ = manager.cm.probe(now, connection);
+        for link in self.links(transport) {
+            let port = link.address().port();
+            link.act(|manager, now| {
+                for connection in manager.cm.established().collect::<Vec<_>>() {
+                    let Some((peer, id)) = manager.cm.peer(connection) else { continue };
+                    let name = process_name(peer, port, id);
+                    if ended.gone.contains(&name) {
+                        let _ = manager.cm.peer_is_lost(now, connection, Loss::ProcessEnded);
+                    } else if ended.renewed.contains(&name) {
+                        let _ = manager.cm.probe(now, connection);
+                    }
                 }
             });
         }
@@ -263,15 +211,15 @@ impl Connections {
         if one.packet.bth.opcode != Opcode::UD_SEND_ONLY || key != Some(QUEUE_KEY) {
             return true;
         }
-        let Some(link) = transport.link_at(local) else { return true };
         let (info, packet, mad) = (*one.info, one.bytes.into(), one.packet.payload.into());
-        self.take(transport, &Datagram { link, local, info, packet, mad, waits: 0 })
+        self.take(transport, &Datagram { local, info, packet, mad, waits: 0 })
     }
 
     /// Handles a message or forwards it to its owner. Returns whether it belongs to this process.
     fn take(&self, transport: &dyn MadTransport, one: &Datagram<'_>) -> bool {
         let from = Gid::from_ip(one.info.source.ip());
-        let ours = self.act(transport, one.link, |manager, now| {
+        let Some(index) = transport.link_at(one.local) else { return true };
+        let ours = CmLink { connections: self, transport, index }.act(|manager, now| {
             let is_forwarded = self.forwarded.load(Ordering::Relaxed);
             let is_served = |service: ServiceId| self.services.has(one.local, service.0);
             let owner = manager.cm.owner(from, &one.mad, is_forwarded, is_served);
@@ -284,7 +232,7 @@ impl Connections {
                 Owner::Service(_) if self.unserved.keep(now, one) => return true,
                 Owner::Slot(_) | Owner::Service(_) => {}
                 Owner::Unnamed => {
-                    transport.forward_to_all(one.link, &one.info, &one.packet);
+                    transport.forward_to_all(index, &one.info, &one.packet);
                     return false;
                 }
             }
@@ -294,22 +242,7 @@ impl Connections {
             true
         });
         self.deliver_events(transport);
-        ours.unwrap_or(true)
-    }
-
-    /// A message that began with `quoted` found the peer's port closed.
-    pub(crate) fn handle_unreachable(
-        &self,
-        transport: &dyn MadTransport,
-        link: u8,
-        peer: Gid,
-        quoted: &[u8],
-    ) {
-        // A quote of anything else is forged, or belongs to another process.
-        self.act(transport, link, |manager, now| {
-            manager.cm.handle_unreachable(now, peer, quoted).ok()
-        });
-        self.deliver_events(transport);
+        ours
     }
 
     /// Sets whether the packets being handled were forwarded by another process; those are not broadcast again.
@@ -322,8 +255,8 @@ impl Connections {
         if self.next_timer() > due.as_nanos() {
             return;
         }
-        for link in 0..self.managers.len() {
-            self.act(transport, link as u8, |manager, now| manager.cm.handle_timeout(now));
+        for link in self.links(transport) {
+            link.act(|manager, now| manager.cm.handle_timeout(now));
         }
         for request in self.unserved.take_due(due) {
             self.take(transport, &request);
@@ -349,11 +282,46 @@ impl Connections {
         Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff)
     }
 
-    /// Sends the messages of a manager, under its lock, so that they stay in order.
-    fn transmit(&self, transport: &dyn MadTransport, link: u8, manager: &mut ConnectionManager) {
+    /// Delivers all pending events to their cm_ids. The caller must not hold a cm_id's lock.
+    pub(crate) fn deliver_events(&self, transport: &dyn MadTransport) {
+        let _telling = lock(&self.delivering);
+        for link in self.links(transport) {
+            let next = || {
+                let mut manager = link.manager();
+                manager.cm.poll_event().map(|event| (manager.target(&event), event))
+            };
+            while let Some((target, event)) = next() {
+                tracing::debug!(link = link.index, ?event, "CM event");
+                match target {
+                    Some(id) => id.handle_cm_event(link, event),
+                    None => link.refuse(event),
+                }
+            }
+        }
+    }
+}
+
+impl<'a> CmLink<'a> {
+    fn manager(self) -> MutexGuard<'a, Manager> {
+        lock(&self.connections.managers[usize::from(self.index)])
+    }
+
+    /// Calls a function on the manager, and sends the resulting messages. Does not deliver events.
+    pub(crate) fn act<T>(self, act: impl FnOnce(&mut Manager, Instant) -> T) -> T {
+        self.connections.processes(self.transport);
+        let mut manager = self.manager();
+        let result = act(&mut manager, now());
+        self.transmit(&mut manager.cm);
+        drop(manager);
+        self.connections.set_timer(self.transport);
+        result
+    }
+
+    /// Sends the messages of the manager, under its lock, so that they stay in order.
+    fn transmit(self, manager: &mut ConnectionManager) {
         while let Some(transmit) = manager.poll_transmit() {
             // Without a route, the peer counts as not responding.
-            let mut route = match transport.route_to(link, transmit.destination) {
+            let mut route = match self.transport.route_to(self.index, transmit.destination) {
                 Ok(route) => route,
                 Err(error) => {
                     tracing::debug!(to = ?transmit.destination, %error, "no route for a CM message");
@@ -361,13 +329,44 @@ impl Connections {
                 }
             };
             route.traffic_class = transmit.traffic_class & !3;
-            transport.send(route, MANAGEMENT, QUEUE_KEY, self.next_psn(), &transmit.to_mad());
+            let psn = self.connections.next_psn();
+            self.transport.send(route, MANAGEMENT, QUEUE_KEY, psn, &transmit.to_mad());
+        }
+    }
+
+    /// The address of the link.
+    pub(crate) fn address(self) -> SocketAddr {
+        self.transport.addresses()[usize::from(self.index)].address
+    }
+
+    /// The name of the process at the other end of a connection, as if it were on this host.
+    pub(crate) fn peer_process(self, connection: ConnectionId) -> Option<ProcessName> {
+        let (peer, id) = self.manager().cm.peer(connection)?;
+        Some(process_name(peer, self.address().port(), id))
+    }
+
+    /// Watches the peer of a new connection: if it is a process of this host, its end ends the connection.
+    pub(crate) fn watch_peer(self, connection: ConnectionId) {
+        let Self { connections, transport, .. } = self;
+        let notice = self.act(|manager, _| manager.cm.disconnect_notice(connection));
+        if let Some(notice) = notice {
+            connections.ledger.record(Gid::from_ip(self.address().ip()), &notice);
+        }
+        let Some(processes) = connections.processes(transport) else { return };
+        let Some(name) = self.peer_process(connection) else { return };
+        let own = transport.addresses().has_address(name.address);
+        if own && name.slot == connections.slot {
+            return; // It is ourselves.
+        }
+        if !processes.watch(name) && own {
+            // It may have ended before it was watched.
+            self.act(|manager, now| manager.cm.probe(now, connection).ok());
         }
     }
 
     /// Answers the peer for a cm_id that no longer exists.
-    fn refuse(&self, transport: &dyn MadTransport, link: u8, event: Event) {
-        self.act(transport, link, |manager, now| match event {
+    fn refuse(self, event: Event) {
+        self.act(|manager, now| match event {
             Event::Request(connection, _)
             | Event::Reply(connection, _)
             | Event::Established(connection, _)
@@ -379,31 +378,15 @@ impl Connections {
             _ => {}
         });
     }
-
-    /// Delivers all pending events to their cm_ids. The caller must not hold a cm_id's lock.
-    pub(crate) fn deliver_events(&self, transport: &dyn MadTransport) {
-        let _telling = lock(&self.delivering);
-        for (index, manager) in self.managers.iter().enumerate() {
-            loop {
-                let next = {
-                    let mut manager = lock(manager);
-                    manager.cm.poll_event().map(|event| (manager.target(&event), event))
-                };
-                let Some((target, event)) = next else { break };
-                tracing::debug!(link = index, ?event, "CM event");
-                let link = index as u8;
-                match target {
-                    Some(id) => id.handle_cm_event(self, transport, link, event),
-                    None => self.refuse(transport, link, event),
-                }
-            }
-        }
-    }
 }
 
-/// The process that owns a communication ID: its top byte is a slot.
+/// The slot of the process that owns a communication ID: its top byte.
+fn slot_of(id: CommId) -> u8 {
+    (id.0 >> 24) as u8
+}
+
 fn process_name(peer: Gid, port: u16, id: CommId) -> ProcessName {
-    ProcessName { address: peer.to_ip(), port, slot: (id.0 >> 24) as u8 }
+    ProcessName { address: peer.to_ip(), port, slot: slot_of(id) }
 }
 
 impl Manager {

@@ -30,7 +30,7 @@ use ferroce_wire::setup::{
 
 use super::services::Services;
 use super::transport::MadTransport;
-use crate::error::{RouteError, SetupExchangeError};
+use crate::error::{RouteError, SetupExchangeError, SystemError};
 use crate::event_queue::EventQueue;
 use crate::sync::lock;
 use crate::time::now;
@@ -40,50 +40,53 @@ use crate::time::now;
 pub(crate) struct Exchanges {
     slot: u8,
     services: Arc<Services>,
-    machines: Mutex<Machines>,
+    machines: Mutex<Vec<Machine>>,
     /// When the next timer of any state machine expires.
     next: AtomicU64,
     psn: AtomicU32,
 }
 
-#[derive(Debug, Default)]
-struct Machines {
-    servers: Vec<ServerState>,
-    clients: Vec<ClientState>,
-    discoveries: Vec<DiscoveryState>,
+/// A state machine, and the queue of its events.
+#[derive(Debug)]
+pub(crate) enum Machine {
+    /// The server of an address. Without an event queue, it only answers discovery requests.
+    Server { link: u8, server: Server, events: Option<Arc<EventQueue<ServerEvent>>> },
+    /// An exchange begun by this process. It has no event queue if its handle was dropped, and then only answers repeated
+    /// messages.
+    Client { link: u8, client: Box<Client>, events: Option<Arc<EventQueue<ClientEvent>>> },
+    /// A search: the addresses to query, and the link to query them from.
+    Search {
+        exchange: ExchangeId,
+        discovery: Discovery,
+        targets: Vec<(u8, Gid)>,
+        events: Arc<EventQueue<DiscoveryEvent>>,
+    },
 }
 
-impl Machines {
-    fn client(&mut self, exchange: ExchangeId) -> Option<&mut ClientState> {
-        self.clients.iter_mut().find(|one| one.machine.exchange() == exchange)
+impl Machine {
+    /// Returns the server of a link, if it is that.
+    pub(crate) fn server(&mut self, of: u8) -> Option<&mut Server> {
+        match self {
+            Self::Server { link, server, .. } if *link == of => Some(server),
+            _ => None,
+        }
     }
-}
 
-/// The server of an address.
-#[derive(Debug)]
-struct ServerState {
-    link: u8,
-    machine: Server,
-    /// Its event queue. A server without one only answers discovery requests.
-    events: Option<Arc<EventQueue<ServerEvent>>>,
-}
+    /// Returns the client of an exchange, if it is that.
+    pub(crate) fn client(&mut self, exchange: ExchangeId) -> Option<&mut Client> {
+        match self {
+            Self::Client { client, .. } if client.exchange() == exchange => Some(client),
+            _ => None,
+        }
+    }
 
-/// An exchange begun by this process.
-#[derive(Debug)]
-struct ClientState {
-    link: u8,
-    machine: Client,
-    /// Its event queue. `None` if its handle was dropped; the exchange then only answers repeated messages.
-    events: Option<Arc<EventQueue<ClientEvent>>>,
-}
-
-#[derive(Debug)]
-struct DiscoveryState {
-    exchange: ExchangeId,
-    machine: Discovery,
-    /// The addresses to query, and the link to query them from.
-    targets: Vec<(u8, Gid)>,
-    events: Arc<EventQueue<DiscoveryEvent>>,
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::Server { server, .. } => server.poll_timeout(),
+            Self::Client { client, .. } => client.poll_timeout(),
+            Self::Search { discovery, .. } => discovery.poll_timeout(),
+        }
+    }
 }
 
 fn is_answer(message: MessageType) -> bool {
@@ -123,31 +126,15 @@ impl Exchanges {
         let address = transport.address(link);
         let address = address.ok_or(RouteError::NoSuchGid { index: link, entries: 0 })?;
         self.services.claim(address, SERVICE)?;
-        let serving = ServerState { link, machine: Server::new(config), events };
-        lock(&self.machines).servers.push(serving);
+        self.add(transport, Machine::Server { link, server: Server::new(config), events });
         Ok(())
     }
 
     pub(crate) fn stop_serving(&self, transport: &dyn MadTransport, link: u8) {
-        lock(&self.machines).servers.retain(|one| one.link != link);
+        lock(&self.machines).retain_mut(|one| one.server(link).is_none());
         if let Some(address) = transport.address(link) {
             self.services.release(address, SERVICE);
         }
-    }
-
-    /// Calls a function on the server of a link, and sends the resulting messages.
-    pub(crate) fn with_server<T>(
-        &self,
-        transport: &dyn MadTransport,
-        link: u8,
-        act: impl FnOnce(&mut Server, Instant) -> T,
-    ) -> Option<T> {
-        let mut machines = lock(&self.machines);
-        let serving = machines.servers.iter_mut().find(|one| one.link == link)?;
-        let result = act(&mut serving.machine, now());
-        self.pump_server(transport, serving);
-        self.set_timer(transport, &machines);
-        Some(result)
     }
 
     /// Begins an exchange.
@@ -157,44 +144,23 @@ impl Exchanges {
         link: u8,
         server: Gid,
         config: ClientConfig,
-        events: Arc<EventQueue<ClientEvent>>,
-    ) -> Result<(), RouteError> {
+    ) -> Result<Arc<EventQueue<ClientEvent>>, SetupExchangeError> {
+        let events = Arc::new(EventQueue::new()?);
         transport.route_to(link, server)?;
-        let machine = Client::new(config, Peer::service(server), now());
-        let mut asking = ClientState { link, machine, events: Some(events) };
-        let mut machines = lock(&self.machines);
-        self.pump_client(transport, &mut asking);
-        machines.clients.push(asking);
-        self.set_timer(transport, &machines);
-        Ok(())
-    }
-
-    /// Calls a function on an exchange, and sends the resulting messages.
-    pub(crate) fn with_client<T>(
-        &self,
-        transport: &dyn MadTransport,
-        exchange: ExchangeId,
-        act: impl FnOnce(&mut Client, Instant) -> T,
-    ) -> Option<T> {
-        let mut machines = lock(&self.machines);
-        let asking = machines.client(exchange)?;
-        let result = act(&mut asking.machine, now());
-        self.pump_client(transport, asking);
-        self.set_timer(transport, &machines);
-        Some(result)
+        let client = Box::new(Client::new(config, Peer::service(server), now()));
+        self.add(transport, Machine::Client { link, client, events: Some(Arc::clone(&events)) });
+        Ok(events)
     }
 
     /// The handle of an exchange was dropped: an unconnected exchange ends, others remain to answer repeated messages.
     pub(crate) fn remove_client(&self, transport: &dyn MadTransport, exchange: ExchangeId) {
-        let mut machines = lock(&self.machines);
-        let Some(asking) = machines.client(exchange) else { return };
-        asking.events = None;
-        if !asking.machine.is_connected() {
-            asking.machine.abort(now(), Status::REJECTED);
-        }
-        self.pump_client(transport, asking);
-        machines.clients.retain(|one| one.events.is_some() || !one.machine.is_drained());
-        self.set_timer(transport, &machines);
+        self.with(transport, |one| match one {
+            Machine::Client { client, events, .. } if client.exchange() == exchange => {
+                *events = None;
+                Some((!client.is_connected()).then(|| client.abort(now(), Status::REJECTED)))
+            }
+            _ => None,
+        });
     }
 
     /// Begins a discovery.
@@ -203,20 +169,43 @@ impl Exchanges {
         transport: &dyn MadTransport,
         config: DiscoveryConfig,
         targets: Vec<(u8, Gid)>,
-        events: Arc<EventQueue<DiscoveryEvent>>,
-    ) {
-        let machine = Discovery::new(config, now());
-        let mut searching = DiscoveryState { exchange: config.exchange, machine, targets, events };
-        let mut machines = lock(&self.machines);
-        self.pump_discovery(transport, &mut searching);
-        machines.discoveries.push(searching);
-        self.set_timer(transport, &machines);
+    ) -> Result<Arc<EventQueue<DiscoveryEvent>>, SystemError> {
+        let (exchange, discovery) = (config.exchange, Discovery::new(config, now()));
+        let queue = Arc::new(EventQueue::new()?);
+        let events = Arc::clone(&queue);
+        self.add(transport, Machine::Search { exchange, discovery, targets, events });
+        Ok(queue)
     }
 
     pub(crate) fn stop_searching(&self, transport: &dyn MadTransport, exchange: ExchangeId) {
         let mut machines = lock(&self.machines);
-        machines.discoveries.retain(|one| one.exchange != exchange);
-        self.set_timer(transport, &machines);
+        machines.retain(
+            |one| !matches!(one, Machine::Search { exchange: own, .. } if *own == exchange),
+        );
+        self.set_timer(transport, &mut machines);
+    }
+
+    fn add(&self, transport: &dyn MadTransport, mut machine: Machine) {
+        let mut machines = lock(&self.machines);
+        self.pump(transport, &mut machine);
+        machines.push(machine);
+        self.set_timer(transport, &mut machines);
+    }
+
+    /// Calls a function on all state machines until one returns a result, and sends the messages of that one.
+    pub(crate) fn with<T>(
+        &self,
+        transport: &dyn MadTransport,
+        mut act: impl FnMut(&mut Machine) -> Option<T>,
+    ) -> Option<T> {
+        let mut machines = lock(&self.machines);
+        let result = machines.iter_mut().find_map(|machine| {
+            let result = act(machine)?;
+            self.pump(transport, machine);
+            Some(result)
+        });
+        self.set_timer(transport, &mut machines);
+        result
     }
 
     /// Handles a message or forwards it to its owner. Returns whether it belongs to this process.
@@ -237,20 +226,31 @@ impl Exchanges {
         if prefix.magic != Magic::SETUP {
             return true;
         }
+        let (exchange, is_answer) = (prefix.exchange, is_answer(prefix.message_type));
         let from = Peer::service(Gid::from_ip(one.info.source.ip()));
-        let mut machines = lock(&self.machines);
-        let ours = if is_answer(prefix.message_type) {
-            self.answered(transport, &mut machines, from, prefix.exchange, payload)
-        } else {
-            self.asked(transport, &mut machines, local, from, payload)
-        };
-        self.set_timer(transport, &machines);
-        drop(machines);
-        if ours || local.ip().is_multicast() {
+        let serves = |link| transport.address(link).is_some_and(|own| serves(own, local, from));
+        let handled = self.with(transport, |machine| {
+            match machine {
+                Machine::Server { link, server, .. } if !is_answer && serves(*link) => {
+                    server.handle_datagram(now(), from, payload);
+                }
+                Machine::Client { client, .. } if is_answer && client.exchange() == exchange => {
+                    client.handle_datagram(now(), from, payload);
+                }
+                Machine::Search { exchange: own, discovery, .. }
+                    if is_answer && *own == exchange =>
+                {
+                    discovery.handle_datagram(now(), from, payload);
+                }
+                _ => return None,
+            }
+            Some(())
+        });
+        if handled.is_some() || local.ip().is_multicast() {
             return true;
         }
-        let slot = (prefix.exchange.0 >> 24) as u8;
-        let other = match is_answer(prefix.message_type) {
+        let slot = (exchange.0 >> 24) as u8;
+        let other = match is_answer {
             // The exchange has ended, or never existed.
             true if slot == self.slot => return true,
             true => Recipient::Slot(slot),
@@ -261,128 +261,79 @@ impl Exchanges {
         false
     }
 
-    fn answered(
-        &self,
-        transport: &dyn MadTransport,
-        machines: &mut Machines,
-        from: Peer,
-        exchange: ExchangeId,
-        payload: &[u8],
-    ) -> bool {
-        if let Some(asking) = machines.client(exchange) {
-            asking.machine.handle_datagram(now(), from, payload);
-            self.pump_client(transport, asking);
-            return true;
-        }
-        let found = machines.discoveries.iter_mut().find(|one| one.exchange == exchange);
-        let Some(searching) = found else { return false };
-        searching.machine.handle_datagram(now(), from, payload);
-        self.pump_discovery(transport, searching);
-        true
-    }
-
-    fn asked(
-        &self,
-        transport: &dyn MadTransport,
-        machines: &mut Machines,
-        local: SocketAddr,
-        from: Peer,
-        payload: &[u8],
-    ) -> bool {
-        let group = local.ip().is_multicast();
-        let fits = |one: &ServerState| {
-            let Some(address) = transport.address(one.link) else { return false };
-            if !group {
-                return address == local;
-            }
-            // Reply with an address that the requester can reach: of its family and, for IPv6, of its scope.
-            let reach = |ip: IpAddr| {
-                let is_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
-                (ip.is_ipv4(), ip.is_loopback(), is_local)
-            };
-            reach(address.ip()) == reach(from.address.to_ip())
-        };
-        let Some(serving) = machines.servers.iter_mut().find(|one| fits(one)) else { return false };
-        serving.machine.handle_datagram(now(), from, payload);
-        self.pump_server(transport, serving);
-        true
-    }
-
     pub(crate) fn run(&self, transport: &dyn MadTransport) {
         let time = now();
         if self.next_timer() > time.as_nanos() {
             return;
         }
         let mut machines = lock(&self.machines);
-        for serving in &mut machines.servers {
-            serving.machine.handle_timeout(time);
-            self.pump_server(transport, serving);
+        for machine in machines.iter_mut() {
+            match machine {
+                Machine::Server { server, .. } => server.handle_timeout(time),
+                Machine::Client { client, .. } => client.handle_timeout(time),
+                Machine::Search { discovery, .. } => discovery.handle_timeout(time),
+            }
+            self.pump(transport, machine);
         }
-        for asking in &mut machines.clients {
-            asking.machine.handle_timeout(time);
-            self.pump_client(transport, asking);
-        }
-        for searching in &mut machines.discoveries {
-            searching.machine.handle_timeout(time);
-            self.pump_discovery(transport, searching);
-        }
-        machines.clients.retain(|one| one.events.is_some() || !one.machine.is_drained());
-        self.set_timer(transport, &machines);
+        self.set_timer(transport, &mut machines);
     }
 
     pub(crate) fn next_timer(&self) -> u64 {
         self.next.load(Ordering::SeqCst)
     }
 
-    /// Computes the next timer, and wakes the thread if it is earlier than before.
-    fn set_timer(&self, transport: &dyn MadTransport, machines: &Machines) {
-        let servers = machines.servers.iter().filter_map(|one| one.machine.poll_timeout());
-        let clients = machines.clients.iter().filter_map(|one| one.machine.poll_timeout());
-        let others = machines.discoveries.iter().filter_map(|one| one.machine.poll_timeout());
-        let next = servers.chain(clients).chain(others).min();
+    /// Removes clients that have ended, computes the next timer, and wakes the thread if it is earlier than before.
+    fn set_timer(&self, transport: &dyn MadTransport, machines: &mut Vec<Machine>) {
+        machines.retain(|one| {
+            !matches!(one, Machine::Client { client, events: None, .. } if client.is_drained())
+        });
+        let next = machines.iter().filter_map(Machine::poll_timeout).min();
         let next = next.map_or(u64::MAX, Instant::as_nanos);
         if next < self.next.swap(next, Ordering::SeqCst) {
             transport.wake_thread();
         }
     }
 
-    fn pump_server(&self, transport: &dyn MadTransport, serving: &mut ServerState) {
-        let machine = &mut serving.machine;
-        while !serving.events.as_ref().is_some_and(|events| events.is_full()) {
-            let Some(event) = machine.poll_event() else { break };
-            match (&serving.events, event) {
-                (Some(events), event) => events.raise(event),
-                (None, ServerEvent::CreateQueuePair { request, .. }) => {
-                    // The request may have ended already.
-                    let _ = machine.respond_queue_pair(now(), request, Err(Status::REJECTED));
+    /// Sends the messages of a state machine, and queues its events.
+    fn pump(&self, transport: &dyn MadTransport, machine: &mut Machine) {
+        match machine {
+            Machine::Server { link, server, events } => {
+                while events.as_ref().is_none_or(|events| !events.is_full()) {
+                    match (server.poll_event(), &events) {
+                        (None, _) => break,
+                        (Some(event), Some(events)) => events.raise(event),
+                        (Some(ServerEvent::CreateQueuePair { request, .. }), None) => {
+                            // The request may have ended already.
+                            let _ =
+                                server.respond_queue_pair(now(), request, Err(Status::REJECTED));
+                        }
+                        (Some(_), None) => {}
+                    }
                 }
-                (None, _) => {}
+                while let Some(transmit) = server.poll_transmit() {
+                    self.send(transport, *link, transmit.to.address, &transmit.message);
+                }
             }
-        }
-        while let Some(transmit) = machine.poll_transmit() {
-            self.send(transport, serving.link, transmit.to.address, &transmit.message);
-        }
-    }
-
-    fn pump_client(&self, transport: &dyn MadTransport, asking: &mut ClientState) {
-        while let Some(transmit) = asking.machine.poll_transmit() {
-            self.send(transport, asking.link, transmit.to.address, &transmit.message);
-        }
-        while let Some(event) = asking.machine.poll_event() {
-            if let Some(events) = &asking.events {
-                events.raise(event);
+            Machine::Client { link, client, events } => {
+                while let Some(transmit) = client.poll_transmit() {
+                    self.send(transport, *link, transmit.to.address, &transmit.message);
+                }
+                while let Some(event) = client.poll_event() {
+                    if let Some(events) = events {
+                        events.raise(event);
+                    }
+                }
             }
-        }
-    }
-
-    fn pump_discovery(&self, transport: &dyn MadTransport, searching: &mut DiscoveryState) {
-        while let Some(message) = searching.machine.poll_transmit() {
-            for &(link, target) in &searching.targets {
-                self.send(transport, link, target, &message);
+            Machine::Search { discovery, targets, events, .. } => {
+                while let Some(message) = discovery.poll_transmit() {
+                    for &(link, target) in targets.iter() {
+                        self.send(transport, link, target, &message);
+                    }
+                }
+                while let Some(event) = discovery.poll_event() {
+                    events.raise(event);
+                }
             }
-        }
-        while let Some(event) = searching.machine.poll_event() {
-            searching.events.raise(event);
         }
     }
 
@@ -392,5 +343,18 @@ impl Exchanges {
         let psn = Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff);
         let mut buffer = [0; MAX_LEN];
         transport.send(route, QUEUE_PAIR, QUEUE_KEY, psn, message.emit(&mut buffer));
+    }
+}
+
+/// Whether the server of an address responds to a message that arrived at `local`, which may be a discovery group. It must
+/// reply with an address that the requester can reach: of its family and, for IPv6, of its scope.
+fn serves(own: SocketAddr, local: SocketAddr, from: Peer) -> bool {
+    let reach = |ip: IpAddr| {
+        let is_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        (ip.is_ipv4(), ip.is_loopback(), is_local)
+    };
+    match local.ip().is_multicast() {
+        true => reach(own.ip()) == reach(from.address.to_ip()),
+        false => own == local,
     }
 }

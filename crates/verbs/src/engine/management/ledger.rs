@@ -55,20 +55,10 @@ fn create() -> Option<(PathBuf, File)> {
     Some((path, file))
 }
 
-fn emit(local: Gid, notice: &DisconnectNotice) -> [u8; RECORD_LEN] {
+fn emit(local: Gid, notice: &DisconnectNotice) -> Vec<u8> {
     let DisconnectNotice { peer, local_id, remote_id, remote_qpn, traffic_class } = notice;
-    let mut record = [0; RECORD_LEN];
-    let parts: [&[u8]; 6] = [
-        &local.0,
-        &peer.0,
-        &local_id.0.to_be_bytes(),
-        &remote_id.0.to_be_bytes(),
-        &remote_qpn.0.to_be_bytes(),
-        &[*traffic_class],
-    ];
-    let bytes = parts.into_iter().flatten();
-    record.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-    record
+    let numbers = [local_id.0, remote_id.0, remote_qpn.0].map(u32::to_be_bytes);
+    [&local.0[..], &peer.0, numbers.as_flattened(), &[*traffic_class]].concat()
 }
 
 pub(crate) fn parse(record: &[u8]) -> Option<(Gid, DisconnectNotice)> {

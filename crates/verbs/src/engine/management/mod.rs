@@ -17,7 +17,7 @@ use ferroce_wire::number::Qpn;
 
 use crate::device::Device;
 
-pub(crate) use connections::{CmEventHandler, Connections, MANAGEMENT, Manager, QUEUE_KEY};
+pub(crate) use connections::{CmEventHandler, CmLink, Connections, MANAGEMENT, Manager, QUEUE_KEY};
 pub(crate) use exchanges::Exchanges;
 pub(crate) use ledger::{RECORD_LEN as LEDGER_RECORD_LEN, parse as parse_ledger_record};
 use neighbours::Neighbours;

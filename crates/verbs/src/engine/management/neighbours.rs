@@ -21,8 +21,8 @@ struct Waiting {
 
 #[derive(Debug)]
 pub(crate) struct Neighbours {
-    /// `None` if the kernel offers no such notifications; cm_ids then do not wait.
-    monitor: Option<NetlinkMonitor>,
+    /// The device thread watches it. `None` if the kernel offers no such notifications; cm_ids then do not wait.
+    pub(crate) monitor: Option<NetlinkMonitor>,
     waiting: Mutex<Vec<Waiting>>,
     next: AtomicU64,
 }
@@ -31,11 +31,6 @@ impl Neighbours {
     pub(crate) fn new() -> Self {
         let monitor = NetlinkMonitor::new(NetlinkGroup::Neighbours).ok();
         Self { monitor, waiting: Mutex::default(), next: AtomicU64::new(u64::MAX) }
-    }
-
-    /// The descriptor for the device thread to watch.
-    pub(crate) fn watch(&self) -> Option<&NetlinkMonitor> {
-        self.monitor.as_ref()
     }
 
     pub(crate) fn next_timer(&self) -> u64 {
@@ -52,8 +47,7 @@ impl Neighbours {
     ) -> bool {
         let Some(monitor) = &self.monitor else { return false };
         // The common case.
-        if !matches!(neighbour.state(), Ok(NeighbourState::Unresolved | NeighbourState::Resolving))
-        {
+        if !Self::is_missing(&neighbour) {
             return false;
         }
         let mut waiting = lock(&self.waiting);
@@ -61,14 +55,15 @@ impl Neighbours {
         if waiting.is_empty() && monitor.set_subscribed(true).is_err() {
             return false;
         }
-        if Self::is_missing(&neighbour) {
+        let missing = Self::is_missing(&neighbour);
+        if missing {
             waiting.push(Waiting { id, neighbour, until });
-            self.set_timer(&waiting);
-            transport.wake_thread();
-            return true;
         }
         self.set_timer(&waiting);
-        false
+        if missing {
+            transport.wake_thread();
+        }
+        missing
     }
 
     /// Whether the neighbour is unresolved. Starts its resolution if necessary.

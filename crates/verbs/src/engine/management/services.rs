@@ -12,18 +12,14 @@ use crate::sync::lock;
 pub(crate) struct Services {
     slot: u8,
     claimed: Mutex<Vec<Service>>,
-    /// Signalled when a service is bound or released. `None` if the process had no free descriptor.
-    changed: Option<Event>,
+    /// Signalled when a service is bound or released; the device thread watches it to update the steering table. `None` if
+    /// the process had no free descriptor.
+    pub(crate) changed: Option<Event>,
 }
 
 impl Services {
     pub(crate) fn new(slot: u8) -> Self {
         Self { slot, claimed: Mutex::default(), changed: Event::new().ok() }
-    }
-
-    /// The descriptor for the device thread to watch, to update the steering table.
-    pub(crate) fn changed(&self) -> Option<&Event> {
-        self.changed.as_ref()
     }
 
     /// Claims a service on an address: nobody else has it then, in this process or another.

@@ -5,7 +5,6 @@ use std::ops::Deref;
 
 use ferroce_links::route::Route;
 use ferroce_links::udp::Addresses;
-use ferroce_proto::qp::PathMtu;
 use ferroce_proto::transmit::pad;
 use ferroce_sys::{Recipient, RxInfo};
 use ferroce_wire::address::Gid;
@@ -20,14 +19,8 @@ pub(crate) trait MadDevice {
     /// The links of the device.
     fn addresses(&self) -> &Addresses;
 
-    /// The GID index that represents a link.
-    fn source_index(&self, link: u8) -> u8;
-
     /// The route from a link to a GID.
     fn route_to(&self, link: u8, destination: Gid) -> Result<Route, RouteError>;
-
-    /// The largest path MTU of the device.
-    fn mtu(&self) -> PathMtu;
 
     /// Forwards a packet to its owner, now or when its mailbox has space. Returns whether an owner exists.
     fn forward(&self, local: SocketAddr, to: Recipient, info: &RxInfo, packet: &[u8]) -> bool;

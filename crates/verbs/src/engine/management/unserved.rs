@@ -24,7 +24,6 @@ const MAX_REQUESTS: usize = 64;
 /// A received management datagram.
 #[derive(Debug)]
 pub(super) struct Datagram<'a> {
-    pub(super) link: u8,
     pub(super) local: SocketAddr,
     pub(super) info: RxInfo,
     /// The packet, to forward it.
