@@ -118,10 +118,10 @@ impl Row {
 
 /// Exchanges the messages of a row, after some that are not counted.
 pub(crate) fn run(row: &Row) {
-    let options = Options::default().with_local(row.local).with_port(20_791);
+    let options = Options { local: row.local, port: 20_791, ..Options::default() };
     let requester = End::open(row, &options);
     // Other options: a device of its own, as another process has.
-    let responder = End::open(row, &options.with_shards(1));
+    let responder = End::open(row, &Options { shards: Some(1), ..options });
     requester.connect(&responder, row.mtu);
     responder.connect(&requester, row.mtu);
     // With the device threads: the first messages set up the rings.

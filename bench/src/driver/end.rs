@@ -63,7 +63,7 @@ impl End {
 
     /// As [`End::new`], with room for receives.
     pub(super) fn with_receives(setup: &Setup, depth: u32, receives: u32) -> Result<Self, String> {
-        let mut options = Options::from_env().map_err(text)?.with_shards(setup.shards);
+        let mut options = Options { shards: setup.shards, ..Options::from_env().map_err(text)? };
         if let Some(bytes) = setup.receive_buffer.filter(|bytes| !is_limit(*bytes)) {
             options.sockets.receive_buffer = bytes;
             options.sockets.force_buffers = false;
@@ -89,8 +89,8 @@ impl End {
             max_recv_sge: 1,
             max_inline_data: 0,
         };
-        let options = QueuePairOptions::new(ServiceType::ReliableConnection, &cq)
-            .with_capabilities(capabilities);
+        let options = QueuePairOptions::new(ServiceType::ReliableConnection, &cq);
+        let options = QueuePairOptions { capabilities, ..options };
         let (resident, start) = (resident_kib(), Instant::now());
         let qps: Result<Vec<_>, _> = (0..setup.qps).map(|_| pd.queue_pair(&options)).collect();
         let qps = qps.map_err(text)?;

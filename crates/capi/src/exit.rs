@@ -52,7 +52,7 @@ fn name_failed() {
     if std::env::var_os("FERROCE_VIEW").is_none() {
         return;
     }
-    let ended = ferroce::reports::ended();
+    let ended = ferroce::report::ended();
     for one in ended.iter().take(MAX_NAMED) {
         let (text, number) = (&one.text, one.number);
         eprintln!("ferroce: {text}; see `ferroce explain vendor_err {number}`");

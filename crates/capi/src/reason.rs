@@ -53,7 +53,7 @@ pub(crate) fn report<F>(error: Errno) {
     let path = std::any::type_name::<F>();
     let name = path.split("::").filter(|part| !part.starts_with('{')).last().unwrap_or(path);
     let text = format!("{name}: {why}");
-    ferroce::reports::refuse_call(&text);
+    ferroce::report::refuse_call(&text);
     if calls::is_on() {
         let _ = TRACED.try_with(|traced| traced.set(Some(why)));
     }

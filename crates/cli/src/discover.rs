@@ -133,7 +133,7 @@ impl Capabilities {
 /// Sends queries, or answers them.
 pub(crate) fn run(args: &DiscoverArgs, screen: &Screen) -> ExitStatus {
     let options = match args.capture.options() {
-        Ok(options) => options.with_port(args.port),
+        Ok(options) => Options { port: args.port, ..options },
         Err(error) => {
             screen.complain(error);
             return ExitStatus::Failure;

@@ -19,7 +19,7 @@ pub(crate) struct Completions {
 impl Completions {
     pub(crate) fn new(context: &Context, capacity: usize) -> Result<Self> {
         let channel = CompletionChannel::new()?;
-        channel.start_serving();
+        channel.set_served(true);
         let queue = context.completion_queue(capacity, Some(&channel))?;
         Ok(Self { queue, channel, armed: false })
     }
@@ -49,7 +49,7 @@ impl Completions {
     /// Takes the requested event, and returns whether it had arrived.
     pub(crate) fn take_event(&mut self) -> bool {
         let mut any = false;
-        while let Ok(Some(_)) = self.channel.take() {
+        while let Ok(Some(_)) = self.channel.try_event() {
             any = true;
             self.armed = false;
         }

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ferroce::{CompletionChannel, Context, Leading};
+use ferroce::{CompletionChannel, Context};
 use ferroce_sys::poll::{PollEntry, poll_numbers};
 
 use crate::completions::Completions;
@@ -133,7 +133,8 @@ impl WaitSet {
     pub(crate) fn block(&mut self, deadline: Option<Instant>) -> Result<()> {
         let Self { list, channels } = self;
         let count = list.len();
-        while let Some(leading) = lead(channels) {
+        let channel_list = || channels.iter().map(|(channel, context)| (channel, context));
+        while let Some(leading) = CompletionChannel::lead(channel_list()) {
             let sockets = leading.sockets().iter().map(|&fd| poll_entry(fd, libc::POLLIN));
             list.extend(sockets);
             let until = Instant::now() + Duration::from_millis(leading.milliseconds() as u64);
@@ -154,14 +155,6 @@ impl WaitSet {
         channels.iter().for_each(|(_, context)| context.stop_polling());
         block(list, deadline)
     }
-}
-
-/// Makes the calling thread the one that receives the packets of these channels, if they belong together and no other
-/// thread does.
-fn lead(channels: &[(CompletionChannel, Context)]) -> Option<Leading> {
-    let (first, context) = channels.first()?;
-    let together = channels.iter().all(|(other, of)| first.is_led_with(context, other, of));
-    together.then(|| first.lead(context))?
 }
 
 /// The state of a socket, as seen by threads that wait for it.

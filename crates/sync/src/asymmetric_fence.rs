@@ -8,11 +8,13 @@
 //! Without kernel support, both are ordinary fences.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::thread::{MembarrierCommand, membarrier};
+
+use crate::primitives::fence;
 
 /// Whether [`light`] is only a compiler fence. If so, [`heavy`] is a system call.
 static IS_ASYMMETRIC: AtomicBool = AtomicBool::new(false);
@@ -23,10 +25,10 @@ static IS_ASYMMETRIC: AtomicBool = AtomicBool::new(false);
 pub fn prepare() {
     static PREPARED: OnceLock<()> = OnceLock::new();
     PREPARED.get_or_init(|| {
-        // Miri does not support the call.
-        let is_registered =
-            !cfg!(miri) && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
-        IS_ASYMMETRIC.store(is_registered, Ordering::Relaxed);
+        // Miri does not support the call, and loom does not know its effect.
+        let is_possible = !cfg!(any(miri, ferroce_loom));
+        let register = || membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
+        IS_ASYMMETRIC.store(is_possible && register(), Ordering::Relaxed);
     });
 }
 

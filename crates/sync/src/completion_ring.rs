@@ -2,13 +2,9 @@
 
 use std::collections::VecDeque;
 
-#[cfg(ferroce_loom)]
-use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-#[cfg(not(ferroce_loom))]
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
 #[cfg(not(ferroce_loom))]
 use crate::Mutex;
+use crate::primitives::{AtomicBool, AtomicUsize, Ordering};
 
 /// Loom checks the mutex by itself: the ring has one that is a single step.
 #[cfg(ferroce_loom)]
@@ -47,23 +43,17 @@ struct Entries<T> {
 /// What is told of each change of a [`CompletionRing`], under its lock, so that no update is lost.
 pub trait Observer {
     /// The ring takes this many entries from now on.
-    fn set_capacity(&self, capacity: usize);
+    fn set_capacity(&self, _capacity: usize) {}
 
     /// The ring has this many entries, of which `added` are new.
-    fn set_length(&self, length: usize, added: u64);
+    fn set_length(&self, _length: usize, _added: u64) {}
 
     /// An entry was refused because the ring is full.
-    fn count_overrun(&self);
+    fn count_overrun(&self) {}
 }
 
 /// Nobody is told.
-impl Observer for () {
-    fn set_capacity(&self, _: usize) {}
-
-    fn set_length(&self, _: usize, _: u64) {}
-
-    fn count_overrun(&self) {}
-}
+impl Observer for () {}
 
 /// The entries of a completion queue.
 #[derive(Debug)]
@@ -115,11 +105,17 @@ impl<T, O: Observer> CompletionRing<T, O> {
             Armed::Any => true,
         };
         if notify {
-            entries.armed = Armed::No;
-            entries.announced = entries.list.len();
-            self.awaiting.store(false, Ordering::Relaxed);
+            self.announce(&mut entries);
         }
         Ok(notify)
+    }
+
+    /// The caller raises the event.
+    #[inline]
+    fn announce(&self, entries: &mut Entries<T>) {
+        entries.armed = Armed::No;
+        entries.announced = entries.list.len();
+        self.awaiting.store(false, Ordering::Relaxed);
     }
 
     /// Takes up to `max` entries from the front, and returns their number.
@@ -151,14 +147,10 @@ impl<T, O: Observer> CompletionRing<T, O> {
     #[must_use]
     pub fn arm(&self, solicited_only: bool, is_solicited: impl FnMut(&T) -> bool) -> bool {
         let mut entries = self.entries.lock();
-        if entries.announced == 0 && !entries.list.is_empty() {
-            let raises = !solicited_only || entries.list.iter().any(is_solicited);
-            if raises {
-                entries.armed = Armed::No;
-                entries.announced = entries.list.len();
-                self.awaiting.store(false, Ordering::Relaxed);
-                return true;
-            }
+        let unannounced = entries.announced == 0 && !entries.list.is_empty();
+        if unannounced && (!solicited_only || entries.list.iter().any(is_solicited)) {
+            self.announce(&mut entries);
+            return true;
         }
         // IBA 11.4.2.2: a request for any completion is not replaced by one for solicited completions.
         if entries.armed != Armed::Any {

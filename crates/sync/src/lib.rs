@@ -22,6 +22,7 @@ mod completion_ring;
 mod mutex;
 mod owned;
 mod posted;
+mod primitives;
 mod ring_control;
 mod signals;
 #[cfg(all(test, ferroce_loom))]

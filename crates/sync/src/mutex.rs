@@ -12,13 +12,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-#[cfg(ferroce_loom)]
-use loom::{cell::UnsafeCell, sync::atomic::AtomicU32};
-use std::sync::atomic::Ordering;
-#[cfg(not(ferroce_loom))]
-use std::{cell::UnsafeCell, sync::atomic::AtomicU32};
-
-use self::parking::{Parking, heavy, light};
+use self::parking::Parking;
+use crate::asymmetric_fence::{heavy, light};
+use crate::primitives::{AtomicU32, Ordering, UnsafeCell};
 
 const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
@@ -27,7 +23,7 @@ const LOCKED: u32 = 1;
 const SPINS: u32 = if cfg!(ferroce_loom) { 0 } else { 100 };
 
 /// A mutex for data that one thread uses most of the time.
-pub struct Mutex<T: ?Sized> {
+pub struct Mutex<T> {
     state: AtomicU32,
     /// The number of threads that wait or are about to.
     waiters: AtomicU32,
@@ -37,9 +33,9 @@ pub struct Mutex<T: ?Sized> {
 
 // SAFETY: the value is accessed only through a guard, which one thread at a time holds, with acquire and release
 // ordering between two holders.
-unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
+unsafe impl<T: Send> Send for Mutex<T> {}
 // SAFETY: as above.
-unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
+unsafe impl<T: Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
     /// An unlocked mutex.
@@ -47,13 +43,11 @@ impl<T> Mutex<T> {
         Self {
             state: AtomicU32::new(UNLOCKED),
             waiters: AtomicU32::new(0),
-            parking: Parking::new(),
+            parking: Default::default(),
             value: UnsafeCell::new(value),
         }
     }
-}
 
-impl<T: ?Sized> Mutex<T> {
     /// Locks the mutex. Waits while another thread holds it.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
@@ -93,7 +87,7 @@ impl<T: Default> Default for Mutex<T> {
     }
 }
 
-impl<T: ?Sized> fmt::Debug for Mutex<T> {
+impl<T> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_locked = self.state.load(Ordering::Relaxed) != UNLOCKED;
         f.debug_struct("Mutex").field("locked", &is_locked).finish_non_exhaustive()
@@ -102,16 +96,16 @@ impl<T: ?Sized> fmt::Debug for Mutex<T> {
 
 /// A locked [`Mutex`], which is unlocked when the guard is dropped.
 #[must_use = "the mutex is unlocked when its guard is dropped"]
-pub struct MutexGuard<'a, T: ?Sized> {
+pub struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
     /// Not `Send`, as in the standard library: a lock belongs to its thread.
     not_send: PhantomData<*const ()>,
 }
 
 // SAFETY: the guard gives access to the value only.
-unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
+unsafe impl<T: Sync> Sync for MutexGuard<'_, T> {}
 
-impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+impl<T> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         let mutex = self.mutex;
@@ -123,73 +117,41 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: this thread has locked the mutex, and lends the value only as long as the guard is borrowed.
-        cell::with(&self.mutex.value, |value| unsafe { &*value })
+        self.mutex.value.with(|value| unsafe { &*value })
     }
 }
 
-impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+impl<T> DerefMut for MutexGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`; the guard is borrowed mutably.
-        cell::with_mut(&self.mutex.value, |value| unsafe { &mut *value })
+        self.mutex.value.with_mut(|value| unsafe { &mut *value })
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-/// Access to the cell, with the interface of loom's `UnsafeCell`.
-mod cell {
-    use super::UnsafeCell;
-
-    #[cfg(not(ferroce_loom))]
-    #[inline]
-    pub(super) fn with<T: ?Sized, R>(cell: &UnsafeCell<T>, act: impl FnOnce(*const T) -> R) -> R {
-        act(cell.get().cast_const())
-    }
-
-    #[cfg(not(ferroce_loom))]
-    #[inline]
-    pub(super) fn with_mut<T: ?Sized, R>(cell: &UnsafeCell<T>, act: impl FnOnce(*mut T) -> R) -> R {
-        act(cell.get())
-    }
-
-    #[cfg(ferroce_loom)]
-    pub(super) fn with<T: ?Sized, R>(cell: &UnsafeCell<T>, act: impl FnOnce(*const T) -> R) -> R {
-        cell.with(act)
-    }
-
-    #[cfg(ferroce_loom)]
-    pub(super) fn with_mut<T: ?Sized, R>(cell: &UnsafeCell<T>, act: impl FnOnce(*mut T) -> R) -> R {
-        cell.with_mut(act)
-    }
-}
-
-/// The fences, and waiting in futex(2).
+/// Waiting in futex(2).
 #[cfg(not(ferroce_loom))]
 mod parking {
     use std::sync::atomic::AtomicU32;
 
     use rustix::thread::futex;
 
-    pub(super) use crate::asymmetric_fence::{heavy, light};
-
+    #[derive(Default)]
     pub(super) struct Parking;
 
     impl Parking {
-        pub(super) const fn new() -> Self {
-            Self
-        }
-
         /// Waits while the word has this value; may return spuriously.
         pub(super) fn wait(&self, word: &AtomicU32, value: u32) {
             let _ = futex::wait(word, futex::Flags::PRIVATE, value, None);
@@ -203,28 +165,17 @@ mod parking {
     }
 }
 
-/// The same for loom, with ordinary fences.
+/// The same for loom.
 #[cfg(ferroce_loom)]
 mod parking {
-    use loom::sync::atomic::{AtomicU32, Ordering, fence};
+    use loom::sync::atomic::{AtomicU32, Ordering};
     use loom::sync::{Condvar, Mutex};
 
-    pub(super) fn light() {
-        fence(Ordering::SeqCst);
-    }
-
-    pub(super) fn heavy() {
-        fence(Ordering::SeqCst);
-    }
-
     /// The kernel's wait queue, which compares the word under a lock.
+    #[derive(Default)]
     pub(super) struct Parking(Mutex<()>, Condvar);
 
     impl Parking {
-        pub(super) fn new() -> Self {
-            Self(Mutex::new(()), Condvar::new())
-        }
-
         pub(super) fn wait(&self, word: &AtomicU32, value: u32) {
             let queue = self.0.lock().unwrap();
             if word.load(Ordering::Relaxed) == value {

@@ -3,14 +3,9 @@
 //! A thread that finds the value owned leaves a request and returns. The owner serves requests before it gives the
 //! value up, so whatever a thread did before its request is seen by a pass of the owner.
 
-#[cfg(ferroce_loom)]
-use loom::{
-    cell::UnsafeCell,
-    sync::atomic::{AtomicU32, Ordering},
-};
 use std::ops::{Deref, DerefMut};
-#[cfg(not(ferroce_loom))]
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::primitives::{AtomicU32, Ordering, UnsafeCell};
 
 /// A thread owns the value.
 const OWNED: u32 = 1 << 31;
@@ -172,26 +167,6 @@ impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`; the guard is borrowed mutably.
         self.owned.value.with_mut(|value| unsafe { &mut *value })
-    }
-}
-
-/// The standard library's cell, with the interface of loom's.
-#[cfg(not(ferroce_loom))]
-#[derive(Debug)]
-struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
-
-#[cfg(not(ferroce_loom))]
-impl<T> UnsafeCell<T> {
-    fn new(value: T) -> Self {
-        Self(std::cell::UnsafeCell::new(value))
-    }
-
-    fn with<R>(&self, act: impl FnOnce(*const T) -> R) -> R {
-        act(self.0.get().cast_const())
-    }
-
-    fn with_mut<R>(&self, act: impl FnOnce(*mut T) -> R) -> R {
-        act(self.0.get())
     }
 }
 

@@ -3,16 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 
-#[cfg(ferroce_loom)]
-use loom::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, Ordering},
-};
-#[cfg(not(ferroce_loom))]
-use std::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, Ordering},
-};
+use crate::primitives::{AtomicBool, Mutex, MutexGuard, Ordering};
 
 /// Says that an object is in a queue, so that it is in it once, however often it is pushed.
 #[derive(Debug, Default)]

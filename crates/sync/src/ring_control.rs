@@ -7,10 +7,7 @@
 //! position and then checks the flag. Each has a full fence between the two steps, so at least one sees the other's
 //! store, and no wakeup is lost. Loom checks this.
 
-#[cfg(ferroce_loom)]
-use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-#[cfg(not(ferroce_loom))]
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::primitives::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// A value in two cache lines of its own, because processors fetch them in pairs.
 #[derive(Debug)]

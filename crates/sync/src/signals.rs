@@ -4,10 +4,7 @@
 //! the reason and then look what the thread does. Each has a fence between its two steps, so at least one sees the other,
 //! and no wakeup is lost. Loom checks this.
 
-#[cfg(ferroce_loom)]
-use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
-#[cfg(not(ferroce_loom))]
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use crate::primitives::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 /// The time of no timer.
 pub const NEVER: u64 = u64::MAX;

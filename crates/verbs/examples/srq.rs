@@ -37,7 +37,7 @@ fn main() -> Outcome<()> {
     while ids.len() < CLIENTS {
         let request = channel.wait_request()?;
         let options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions);
-        let options = options.with_srq(&shared);
+        let options = QueuePairOptions { srq: Some(&shared), ..options };
         request.id.create_queue_pair(&pd, &options)?;
         request.id.accept(&ConnectParameters::default())?;
         ids.push(request.id);

@@ -10,12 +10,11 @@ use ferroce_sys::route;
 use ferroce_tap::CaptureStatus;
 use ferroce_wire::number::Qpn;
 
-use crate::device::{Device, is_own};
+use crate::device::{Device, Limits, is_own};
 use crate::engine::{Adapter, Handle, PausedThread, Statistics};
 use crate::error::{OpenError, RouteError, WaitError};
 use crate::event::{AsyncEvent, Events};
 use crate::exit;
-use crate::limits::Limits;
 use crate::options::Options;
 
 /// A context: an open device, from which all other resources are created.

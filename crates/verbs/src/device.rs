@@ -1,10 +1,9 @@
-//! Devices: one for each network interface with an IP address.
+//! Devices: one for each network interface with an IP address; and their limits.
 //!
 //! The first device carries the loopback addresses, as Linux binds them to an existing RDMA device
 //! (`cma_bind_loopback`). The loopback interface is a device of its own if there is no other, or if `FERROCE_DEVICES`
 //! names it.
 
-mod find;
 mod listing;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,9 +13,7 @@ use ferroce_sys::interface::{Address, Interface};
 use ferroce_wire::address::Gid;
 
 use crate::error::OpenError;
-use crate::limits::Limits;
-pub use find::devices;
-pub use listing::{Names, NotNames};
+pub use listing::{Names, NotNames, devices};
 
 /// An RDMA device: a network interface with an IP address. It uses no socket and no thread until it is opened.
 ///
@@ -44,7 +41,7 @@ pub struct Device {
     interface: Interface,
     /// Loopback addresses that the device carries. They are not in its GID table, where programs look for an address to
     /// send to other hosts.
-    loopback: Vec<Address>,
+    pub(crate) loopback: Vec<Address>,
 }
 
 /// An entry of the GID table: an IP address of the interface (IBA A17.4.2).
@@ -63,17 +60,6 @@ impl Device {
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let all = self.interface.addresses.iter().chain(&self.loopback);
         all.map(|own| own.with_port(ferroce_sys::ROCE_PORT)).collect()
-    }
-
-    /// Returns the device without loopback addresses.
-    pub(crate) fn without_loopback(mut self) -> Self {
-        self.loopback.clear();
-        self
-    }
-
-    /// Whether the device carries loopback addresses besides its own.
-    pub(crate) fn carries_loopback(&self) -> bool {
-        !self.loopback.is_empty()
     }
 
     /// Returns the device without an address that cannot be used yet: an IPv6 address is tentative until duplicate address
@@ -108,13 +94,11 @@ impl Device {
 
     /// Returns the GID table.
     pub fn gids(&self) -> Vec<GidEntry> {
-        let addresses = self.interface.addresses.iter();
-        addresses
-            .map(|own| GidEntry {
-                gid: Gid::from_ip(own.ip),
-                address: own.with_port(ferroce_sys::ROCE_PORT),
-            })
-            .collect()
+        let entry = |own: &Address| {
+            let address = own.with_port(ferroce_sys::ROCE_PORT);
+            GidEntry { gid: Gid::from_ip(own.ip), address }
+        };
+        self.interface.addresses.iter().map(entry).collect()
     }
 
     /// Returns the LID: 0, as on any Ethernet device; 1 on the loopback, for programs that address each other by LID only.
@@ -152,6 +136,66 @@ impl Device {
                 mtu: self.interface.mtu,
             }
         })
+    }
+}
+
+/// The limits of a device. They follow from the wire format and from memory, not from hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "ibv_device_attr")]
+#[non_exhaustive]
+pub struct Limits {
+    /// Queue pairs (QP) of a process.
+    pub max_qp: u32,
+    /// Work requests (WR) of a queue.
+    pub max_qp_wr: u32,
+    /// SGEs of a work request.
+    pub max_sge: u32,
+    /// Bytes of inline data of a work request.
+    pub max_inline_data: u32,
+    /// Completion queues (CQ).
+    pub max_cq: u32,
+    /// Entries (CQE) of a completion queue.
+    pub max_cqe: u32,
+    /// Memory regions (MR) and windows (MW).
+    pub max_mr: u32,
+    /// Bytes of a memory region.
+    pub max_mr_size: u64,
+    /// Protection domains (PD).
+    pub max_pd: u32,
+    /// Outstanding READs and atomics of a queue pair, in each direction.
+    pub max_rd_atomic: u8,
+    /// Shared receive queues (SRQ).
+    pub max_srq: u32,
+    /// Multicast groups of a queue pair.
+    pub max_mcast_grp: u32,
+    /// Entries of the GID table; unused ones are empty.
+    pub gid_tbl_len: u16,
+}
+
+/// The smallest GID table: most devices have more entries than their interface has addresses.
+const MIN_GID_TABLE_LEN: u16 = 128;
+
+impl Limits {
+    /// Maximum inline data of a work request, for any device and queue pair.
+    pub const MAX_INLINE_DATA: u32 = 1024;
+
+    /// Returns the limits of a device with so many GIDs.
+    pub(crate) fn new(gids: usize) -> Self {
+        Self {
+            max_qp: 65_520,
+            max_qp_wr: 1 << 20,
+            max_sge: 32,
+            max_inline_data: Self::MAX_INLINE_DATA,
+            max_cq: 1 << 20,
+            max_cqe: 1 << 22,
+            max_mr: 1 << 20,
+            max_mr_size: u64::MAX,
+            max_pd: 1 << 20,
+            max_rd_atomic: 128,
+            max_srq: 65_520,
+            max_mcast_grp: 256,
+            gid_tbl_len: u16::try_from(gids).unwrap_or(u16::MAX).max(MIN_GID_TABLE_LEN),
+        }
     }
 }
 

@@ -5,18 +5,15 @@
 
 use std::panic::catch_unwind;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::shut_down_all;
 
-static DISABLED: AtomicBool = AtomicBool::new(false);
+/// Completed when the handler is registered, or is not to be.
 static REGISTERED: Once = Once::new();
 
 /// Registers the handler, unless it was disabled.
 pub(crate) fn register() {
-    if !DISABLED.load(Ordering::Relaxed) {
-        REGISTERED.call_once(|| ferroce_sys::exit::at_exit(handler));
-    }
+    REGISTERED.call_once(|| ferroce_sys::exit::at_exit(handler));
 }
 
 extern "C" fn handler() {
@@ -26,7 +23,7 @@ extern "C" fn handler() {
 
 /// Disables the handler: the caller calls [`shut_down`] itself.
 pub fn disable_handler() {
-    DISABLED.store(true, Ordering::Relaxed);
+    REGISTERED.call_once(|| {});
 }
 
 /// Sends the pending messages of all devices of this process, passes on the packets of other processes, and completes the

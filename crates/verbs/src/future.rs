@@ -3,9 +3,9 @@
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::completion::{CompletionChannel, CompletionQueue};
+use crate::completion::CompletionQueue;
 use crate::context::Context;
-use crate::cq::WorkCompletion;
+use crate::cq::{CompletionChannel, WorkCompletion};
 use crate::error::{CreateError, WaitError};
 
 /// A completion queue (CQ) whose completions can be awaited, with its own completion channel.
@@ -91,7 +91,7 @@ impl AsyncCompletionQueue {
             self.queue.context().stop_polling();
             let ready = self.channel.readable().await;
             let mut ready = ready.map_err(|_| WaitError::Closed)?;
-            if self.channel.get_ref().try_event(std::slice::from_ref(&self.queue))?.is_none() {
+            if self.channel.get_ref().try_event()?.is_none() {
                 ready.clear_ready();
             }
         }

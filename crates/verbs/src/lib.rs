@@ -86,7 +86,6 @@ extern crate self as ferroce;
 #[cfg(test)]
 use ferroce_test_support as _;
 
-mod address;
 pub mod cm;
 mod completion;
 mod context;
@@ -102,25 +101,23 @@ pub mod exit;
 #[cfg(feature = "tokio")]
 mod future;
 pub mod identity;
-mod limits;
 mod log;
 mod options;
 mod orphans;
 mod pd;
 mod queue_pair;
 mod region;
-mod report;
+#[doc(hidden)]
+pub mod report;
 pub mod setup;
 mod shared_receive;
 mod sync;
 mod time;
-mod xrc;
 
-pub use address::AddressHandle;
-pub use completion::{CompletionChannel, CompletionQueue};
+pub use completion::CompletionQueue;
 pub use context::Context;
-pub use cq::WorkCompletion;
-pub use device::{Device, GidEntry, Names, NotNames, devices};
+pub use cq::{CompletionChannel, WorkCompletion};
+pub use device::{Device, GidEntry, Limits, Names, NotNames, devices};
 pub use engine::Leading;
 #[doc(hidden)]
 pub use engine::PausedThread;
@@ -133,27 +130,20 @@ pub use event::{AsyncEvent, EventKind, Source};
 pub use ferroce_links::faults::{BadFaults, Faults};
 #[cfg(feature = "tokio")]
 pub use future::AsyncCompletionQueue;
-pub use limits::Limits;
 pub use log::{BadLogLevel, log_to_stderr};
 pub use options::{Local, MAX_SHARDS, Options};
 #[doc(hidden)]
 pub use orphans::disconnect_orphans;
 pub use pd::ProtectionDomain;
-pub use queue_pair::{Posted, QueuePair, QueuePairOptions, UdSendRequest};
+pub use queue_pair::{AddressHandle, Posted, QueuePair, QueuePairOptions, UdSendRequest};
 pub use region::{DeregisterFailure, MemoryRegion, MemoryWindow};
-pub use shared_receive::SharedReceiveQueue;
+pub use shared_receive::{SharedReceiveQueue, XrcDomain};
 /// The protocol between a process and a collector of its packets, for `ferroce capture`.
 #[doc(hidden)]
 pub mod live {
     pub use ferroce_tap::{Comments, Message, RecordHeader};
 }
-/// What the adapter refused and why, for bindings.
-#[doc(hidden)]
-pub mod reports {
-    pub use crate::report::{Ended, ended, listen, refuse_call};
-}
 pub use time::Timestamp;
-pub use xrc::XrcDomain;
 
 pub use ferroce_memory::{
     AddressRange, Buffer, Change, DeregisterError, OutOfBounds, RegionInfo, RegisterError,

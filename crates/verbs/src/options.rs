@@ -1,5 +1,7 @@
 //! Options for opening a device.
 
+use std::ffi::OsString;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,13 +22,12 @@ use ferroce_links::faults::Faults;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let faults: Faults = "loss=1%,seed=7".parse()?;
-/// let options = Options::default().with_port(9000).with_faults(faults);
-/// assert_eq!(options.port, 9000);
+/// let options = Options { port: 9000, faults: Some(faults), ..Options::default() };
+/// # assert_eq!(options.port, 9000);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Options {
     /// Socket features to use, and buffer sizes.
     pub sockets: ferroce_sys::Options,
@@ -111,109 +112,47 @@ impl Options {
         Self::from_variables(|name| environment::var_os(name).filter(|value| !value.is_empty()))
     }
 
-    fn from_variables(
-        value: impl Fn(&str) -> Option<std::ffi::OsString>,
-    ) -> Result<Self, EnvironmentError> {
-        const FAULTS: &str = "FERROCE_FAULTS";
-        const SHARDS: &str = "FERROCE_SHARDS";
-        const LOCAL: &str = "FERROCE_LOCAL";
-        const POLICY: &str = "FERROCE_CAPTURE_POLICY";
-        const KEEPALIVE: &str = "FERROCE_KEEPALIVE";
-        let capture = value("FERROCE_CAPTURE").map(PathBuf::from);
-        let policy = value(POLICY).map(|value| match value.to_str() {
-            Some("block") => Ok(CapturePolicy::Block),
-            Some("drop") => Ok(CapturePolicy::Drop),
-            _ => Err(EnvironmentError::new(POLICY, value, "block or drop")),
-        });
-        let faults = value(FAULTS).map(|value| match value.to_str().map(str::parse::<Faults>) {
-            Some(Ok(faults)) => Ok(faults),
-            _ => Err(EnvironmentError::new(FAULTS, value, Faults::SYNTAX)),
-        });
-        let shards = value(SHARDS).map(|value| {
-            let number = value.to_str().and_then(|text| text.parse().ok());
-            let valid = number.filter(|number| (1..=MAX_SHARDS).contains(number));
-            valid.ok_or_else(|| EnvironmentError::new(SHARDS, value, "a number from 1 to 16"))
-        });
-        let local = value(LOCAL).map(|value| match value.to_str() {
-            Some("sockets") => Ok(Local::Sockets),
-            Some("memory") => Ok(Local::Memory),
-            _ => Err(EnvironmentError::new(LOCAL, value, "memory or sockets")),
-        });
-        let keepalive = value(KEEPALIVE).map(|value| {
-            let seconds = value.to_str().and_then(|text| text.parse().ok());
-            let valid = seconds.filter(|seconds| (1..=86_400).contains(seconds));
-            let time = valid.map(Duration::from_secs);
-            time.ok_or_else(|| EnvironmentError::new(KEEPALIVE, value, "seconds, from 1 to 86400"))
-        });
-        let (faults, shards) = (faults.transpose()?, shards.transpose()?);
-        let keepalive = keepalive.transpose()?;
-        let local = local.transpose()?.unwrap_or_default();
-        let capture_policy = policy.transpose()?.unwrap_or_default();
-        Ok(Self { capture, capture_policy, faults, shards, local, keepalive, ..Self::default() })
+    fn from_variables(value: impl Fn(&str) -> Option<OsString>) -> Result<Self, EnvironmentError> {
+        let faults = |text: &str| text.parse().ok();
+        let shards =
+            |text: &str| text.parse().ok().filter(|number| (1..=MAX_SHARDS).contains(number));
+        let keepalive = |text: &str| {
+            let seconds = text.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
+            seconds.map(Duration::from_secs)
+        };
+        let local = |text: &str| match text {
+            "sockets" => Some(Local::Sockets),
+            "memory" => Some(Local::Memory),
+            _ => None,
+        };
+        let policy = |text: &str| match text {
+            "block" => Some(CapturePolicy::Block),
+            "drop" => Some(CapturePolicy::Drop),
+            _ => None,
+        };
+        Ok(Self {
+            capture: value("FERROCE_CAPTURE").map(PathBuf::from),
+            faults: parse(&value, "FERROCE_FAULTS", Faults::SYNTAX, faults)?,
+            shards: parse(&value, "FERROCE_SHARDS", "a number from 1 to 16", shards)?,
+            keepalive: parse(&value, "FERROCE_KEEPALIVE", "seconds, from 1 to 86400", keepalive)?,
+            local: parse(&value, "FERROCE_LOCAL", "memory or sockets", local)?.unwrap_or_default(),
+            capture_policy: parse(&value, "FERROCE_CAPTURE_POLICY", "block or drop", policy)?
+                .unwrap_or_default(),
+            ..Self::default()
+        })
     }
+}
 
-    /// Sets the socket features and buffer sizes.
-    #[must_use]
-    pub fn with_sockets(mut self, sockets: ferroce_sys::Options) -> Self {
-        self.sockets = sockets;
-        self
-    }
-
-    /// Sets the UDP port.
-    #[must_use]
-    pub fn with_port(mut self, port: u16) -> Self {
-        self.port = port;
-        self
-    }
-
-    /// Sets the congestion control.
-    #[must_use]
-    pub fn with_congestion(mut self, congestion: impl Into<Option<Congestion>>) -> Self {
-        self.congestion = congestion.into();
-        self
-    }
-
-    /// Sets the capture file.
-    #[must_use]
-    pub fn with_capture(mut self, capture: impl Into<Option<PathBuf>>) -> Self {
-        self.capture = capture.into();
-        self
-    }
-
-    /// Sets what happens when packets come faster than they can be written to the capture file.
-    #[must_use]
-    pub fn with_capture_policy(mut self, policy: CapturePolicy) -> Self {
-        self.capture_policy = policy;
-        self
-    }
-
-    /// Sets how many threads with sockets of their own may serve the queue pairs.
-    #[must_use]
-    pub fn with_shards(mut self, shards: impl Into<Option<u8>>) -> Self {
-        self.shards = shards.into();
-        self
-    }
-
-    /// Sets how packets reach processes of the same user on this host.
-    #[must_use]
-    pub fn with_local(mut self, local: Local) -> Self {
-        self.local = local;
-        self
-    }
-
-    /// Sets how long the peer of an idle RC queue pair may be silent before it is asked whether it is still there.
-    #[must_use]
-    pub fn with_keepalive(mut self, keepalive: impl Into<Option<Duration>>) -> Self {
-        self.keepalive = keepalive.into();
-        self
-    }
-
-    /// Sets the faults to inject.
-    #[must_use]
-    pub fn with_faults(mut self, faults: impl Into<Option<Faults>>) -> Self {
-        self.faults = faults.into();
-        self
-    }
+/// Returns what the value of a variable means, or `None` without one.
+pub(crate) fn parse<T>(
+    value: impl Fn(&str) -> Option<OsString>,
+    name: &'static str,
+    expected: impl Display,
+    meaning: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, EnvironmentError> {
+    let Some(value) = value(name) else { return Ok(None) };
+    let known = value.to_str().and_then(meaning);
+    known.map(Some).ok_or_else(|| EnvironmentError::new(name, value, expected))
 }
 
 #[cfg(test)]

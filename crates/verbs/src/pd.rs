@@ -1,22 +1,20 @@
 //! Protection domains (PD): which resources may be used together (IBA 10.2.3).
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use ferroce_proto::memory::PdId;
 
 use crate::context::Context;
 
+/// What a resource in a PD keeps of it.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct Domain {
     pub(crate) context: Context,
     pub(crate) pd: PdId,
-    /// Resources in the PD.
-    pub(crate) users: AtomicUsize,
 }
 
-impl Drop for Shared {
+impl Drop for Domain {
     fn drop(&mut self) {
         self.context.adapter().counters.pds().fetch_sub(1, Ordering::Relaxed);
     }
@@ -37,70 +35,42 @@ impl Drop for Shared {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[doc(alias = "ibv_pd")]
 pub struct ProtectionDomain {
-    pub(crate) shared: Arc<Shared>,
-}
-
-/// A reference to a PD, counted in [`ProtectionDomain::users`].
-#[derive(Debug)]
-pub(crate) struct Membership(pub(crate) Arc<Shared>);
-
-impl Membership {
-    pub(crate) fn context(&self) -> &Context {
-        &self.0.context
-    }
-}
-
-impl Drop for Membership {
-    fn drop(&mut self) {
-        self.0.users.fetch_sub(1, Ordering::Relaxed);
-    }
+    /// The handles share the outer reference; each resource in the PD has an inner one, by which it is counted.
+    #[allow(clippy::redundant_allocation)]
+    pub(crate) domain: Arc<Arc<Domain>>,
 }
 
 impl Context {
     /// Creates a protection domain (PD).
     #[doc(alias = "ibv_alloc_pd")]
     pub fn protection_domain(&self) -> ProtectionDomain {
-        ProtectionDomain::new(self.clone())
+        let pd = self.adapter().tables.new_pd();
+        self.adapter().counters.pds().fetch_add(1, Ordering::Relaxed);
+        ProtectionDomain { domain: Arc::new(Arc::new(Domain { context: self.clone(), pd })) }
     }
 }
 
 impl ProtectionDomain {
-    fn new(context: Context) -> Self {
-        let pd = context.adapter().tables.new_pd();
-        context.adapter().counters.pds().fetch_add(1, Ordering::Relaxed);
-        Self { shared: Arc::new(Shared { context, pd, users: AtomicUsize::new(0) }) }
-    }
-
-    pub(crate) fn join(&self) -> Membership {
-        self.shared.users.fetch_add(1, Ordering::Relaxed);
-        Membership(Arc::clone(&self.shared))
+    /// Returns a reference for a resource in the PD.
+    pub(crate) fn join(&self) -> Arc<Domain> {
+        Arc::clone(&self.domain)
     }
 
     /// Returns the context it was created from.
     pub fn context(&self) -> &Context {
-        &self.shared.context
-    }
-
-    pub(crate) fn pd(&self) -> PdId {
-        self.shared.pd
+        &self.domain.context
     }
 
     /// Returns the number of memory regions, windows, queue pairs, shared receive queues and address handles in the PD.
     pub fn users(&self) -> usize {
-        self.shared.users.load(Ordering::Relaxed)
+        Arc::<Domain>::strong_count(&self.domain) - 1
     }
 
     /// Whether both are the same PD.
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
-    }
-}
-
-impl fmt::Debug for ProtectionDomain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProtectionDomain").field("pd", &self.shared.pd).finish_non_exhaustive()
+        Arc::ptr_eq(&self.domain, &other.domain)
     }
 }

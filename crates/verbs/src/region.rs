@@ -3,15 +3,17 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use ferroce_memory::{AddressRange, Buffer, Change, Keys, RegionInfo, RegisterError, WindowKind};
-use ferroce_proto::memory::{AccessFlags, Bind, PdId, Sge};
-use ferroce_proto::work::RemoteAddress;
+use ferroce_memory::{
+    AddressRange, Buffer, Change, Keys, RegionInfo, RegisterError, Registry, WindowKind,
+};
+use ferroce_proto::memory::{AccessFlags, Bind, Sge};
+use ferroce_proto::work::{Operation, RemoteAddress};
 use ferroce_stat::Slot;
 use ferroce_stat::layout::{Kind, MemoryRegion as Field};
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 
 use crate::error::{CopyError, MemoryError};
-use crate::pd::{Membership, ProtectionDomain};
+use crate::pd::{Domain, ProtectionDomain};
 use crate::sync::lock;
 
 /// A memory region (MR): registered memory. It is deregistered when it is dropped: its keys are invalid then, windows that are
@@ -42,7 +44,7 @@ use crate::sync::lock;
 #[derive(Debug)]
 #[doc(alias = "ibv_mr")]
 pub struct MemoryRegion {
-    membership: Membership,
+    pd: Arc<Domain>,
     keys: Keys,
     iova: VirtualAddress,
     length: u64,
@@ -140,7 +142,7 @@ impl ProtectionDomain {
         access: AccessFlags,
     ) -> Result<MemoryRegion, MemoryError> {
         let buffer = range.buffer();
-        let keys = self.context().adapter().memory.register(self.pd(), range, iova, access)?;
+        let keys = self.context().adapter().memory.register(self.domain.pd, range, iova, access)?;
         Ok(MemoryRegion::new(self.join(), keys, buffer))
     }
 
@@ -151,7 +153,7 @@ impl ProtectionDomain {
     /// When no memory key is left.
     #[doc(alias = "ibv_alloc_null_mr")]
     pub fn null_region(&self) -> Result<MemoryRegion, MemoryError> {
-        let keys = self.context().adapter().memory.register_null(self.pd())?;
+        let keys = self.context().adapter().memory.register_null(self.domain.pd)?;
         Ok(MemoryRegion::new(self.join(), keys, None))
     }
 
@@ -162,21 +164,21 @@ impl ProtectionDomain {
     /// When no memory key is left.
     #[doc(alias = "ibv_alloc_mw")]
     pub fn window(&self, kind: WindowKind) -> Result<MemoryWindow, MemoryError> {
-        let key = self.context().adapter().memory.allocate_window(self.pd(), kind)?;
-        Ok(MemoryWindow::new(self.join(), key, kind))
+        let adapter = self.context().adapter();
+        let key = adapter.memory.allocate_window(self.domain.pd, kind)?;
+        adapter.counters.windows().fetch_add(1, Ordering::Relaxed);
+        Ok(MemoryWindow { pd: self.join(), key: Mutex::new(key), kind })
     }
 }
 
 impl MemoryRegion {
-    fn new(membership: Membership, keys: Keys, buffer: Option<(Arc<Buffer>, usize)>) -> Self {
-        let adapter = membership.context().adapter();
+    fn new(pd: Arc<Domain>, keys: Keys, buffer: Option<(Arc<Buffer>, usize)>) -> Self {
+        let adapter = pd.context.adapter();
         let info = adapter.memory.query(keys.lkey);
         // A zero-based region has not the address that was given.
         let (iova, length) = info.map_or((VirtualAddress(0), 0), |info| (info.iova, info.length));
-        let published = adapter.counters.publish(Kind::MemoryRegion, |slot| {
-            show(slot, membership.0.pd, length, info.map(|info| info.access));
-        });
-        Self { membership, keys, iova, length, buffer, deregistered: false, published }
+        let published = adapter.counters.publish(Kind::MemoryRegion, |slot| show(slot, info));
+        Self { pd, keys, iova, length, buffer, deregistered: false, published }
     }
 
     /// Returns the local key, for work requests of this process.
@@ -231,8 +233,8 @@ impl MemoryRegion {
         if let Some((buffer, start)) = &self.buffer {
             return Ok(buffer.read(start + offset, out)?);
         }
-        let memory = &self.membership.context().adapter().memory;
-        memory.copy_out(self.keys.lkey, offset as u64, out).map_err(CopyError::from_denied)
+        let copied = self.memory().copy_out(self.keys.lkey, offset as u64, out);
+        copied.map_err(CopyError::from_denied)
     }
 
     /// Copies bytes into the region.
@@ -246,8 +248,8 @@ impl MemoryRegion {
         if let Some((buffer, start)) = &self.buffer {
             return Ok(buffer.write(start + offset, data)?);
         }
-        let memory = &self.membership.context().adapter().memory;
-        memory.copy_in(self.keys.lkey, offset as u64, data).map_err(CopyError::from_denied)
+        let copied = self.memory().copy_in(self.keys.lkey, offset as u64, data);
+        copied.map_err(CopyError::from_denied)
     }
 
     /// Checks that a part is within the region.
@@ -259,7 +261,11 @@ impl MemoryRegion {
 
     /// Returns the address, length, access flags and PD of the region.
     pub fn info(&self) -> Option<RegionInfo> {
-        self.membership.context().adapter().memory.query(self.keys.lkey)
+        self.memory().query(self.keys.lkey)
+    }
+
+    fn memory(&self) -> &Registry {
+        &self.pd.context.adapter().memory
     }
 
     /// Reregisters the region under the same keys. With a new translation, reads and writes access the new memory.
@@ -270,33 +276,23 @@ impl MemoryRegion {
     #[doc(alias = "ibv_rereg_mr")]
     pub fn change(&mut self, change: Change) -> Result<(), MemoryError> {
         let translation = change.translation.as_ref().map(|(range, _)| range.buffer());
-        self.membership.context().adapter().memory.reregister(self.keys.lkey, change)?;
+        self.memory().reregister(self.keys.lkey, change)?;
         if let Some(buffer) = translation {
             self.buffer = buffer;
         }
-        if let Some(info) = self.info() {
+        let info = self.info();
+        if let Some(info) = info {
             (self.iova, self.length) = (info.iova, info.length);
         }
-        self.show();
+        self.published.update(|slot| show(slot, info));
         Ok(())
     }
 
-    /// Reregisters the region under the same keys in another PD.
-    ///
-    /// # Errors
-    ///
-    /// As [`MemoryRegion::change`].
+    /// Reregisters the region under the same keys in another PD, as [`MemoryRegion::change`] does in the same.
     pub fn change_pd(&mut self, to: &ProtectionDomain, change: Change) -> Result<(), MemoryError> {
-        self.change(Change { pd: Some(to.pd()), ..change })?;
-        self.membership = to.join();
-        self.show();
+        self.change(Change { pd: Some(to.domain.pd), ..change })?;
+        self.pd = to.join();
         Ok(())
-    }
-
-    /// Publishes a change.
-    fn show(&self) {
-        let access = self.info().map(|info| info.access);
-        self.published.update(|slot| show(slot, self.membership.0.pd, self.length, access));
     }
 
     /// Deregisters the region: when this returns, no access to its memory is in progress.
@@ -306,24 +302,20 @@ impl MemoryRegion {
     /// When windows are bound to it (IBA 10.6.7.2.6); the error returns the region. Dropping it unbinds them.
     #[doc(alias = "ibv_dereg_mr")]
     pub fn deregister(mut self) -> Result<(), DeregisterFailure> {
-        match self.end() {
-            Ok(()) => Ok(()),
-            Err(error) => Err(DeregisterFailure { region: self, error }),
+        if let Err(error) = self.memory().deregister(self.keys.lkey) {
+            return Err(DeregisterFailure { region: self, error: error.into() });
         }
-    }
-
-    fn end(&mut self) -> Result<(), MemoryError> {
-        self.membership.context().adapter().memory.deregister(self.keys.lkey)?;
         self.deregistered = true;
         Ok(())
     }
 }
 
 /// Fills in what an MR publishes.
-fn show(slot: &Slot, pd: PdId, length: u64, access: Option<AccessFlags>) {
-    slot.set(Field::Pd as usize, pd.0.into());
-    slot.set(Field::Length as usize, length);
-    slot.set(Field::Access as usize, access.map_or(0, |access| access.bits().into()));
+fn show(slot: &Slot, info: Option<RegionInfo>) {
+    let Some(info) = info else { return };
+    slot.set(Field::Pd as usize, info.pd.0.into());
+    slot.set(Field::Length as usize, info.length);
+    slot.set(Field::Access as usize, info.access.bits().into());
 }
 
 /// A memory region (MR) that could not be deregistered.
@@ -340,7 +332,7 @@ impl Drop for MemoryRegion {
     fn drop(&mut self) {
         if !self.deregistered {
             // Also while windows are bound to it, which are unbound. The error is that of a key that is gone already.
-            let _ = self.membership.context().adapter().memory.revoke(self.keys.lkey);
+            let _ = self.memory().revoke(self.keys.lkey);
         }
     }
 }
@@ -388,17 +380,12 @@ impl Drop for MemoryRegion {
 #[derive(Debug)]
 #[doc(alias = "ibv_mw")]
 pub struct MemoryWindow {
-    membership: Membership,
+    pd: Arc<Domain>,
     key: Mutex<RKey>,
     kind: WindowKind,
 }
 
 impl MemoryWindow {
-    fn new(membership: Membership, key: RKey, kind: WindowKind) -> Self {
-        membership.context().adapter().counters.windows().fetch_add(1, Ordering::Relaxed);
-        Self { membership, key: Mutex::new(key), kind }
-    }
-
     /// Returns its type.
     pub fn kind(&self) -> WindowKind {
         self.kind
@@ -417,7 +404,7 @@ impl MemoryWindow {
         offset: u64,
         length: u64,
         access: AccessFlags,
-    ) -> ferroce_proto::work::Operation {
+    ) -> Operation {
         let window = self.key();
         // IBA 10.6.7.2.1: the tag changes, so that the old rkey is invalid.
         let key = RKey(window.0 & !0xff | (window.0.wrapping_add(1) & 0xff));
@@ -433,23 +420,16 @@ impl MemoryWindow {
         address: VirtualAddress,
         length: u64,
         access: AccessFlags,
-    ) -> ferroce_proto::work::Operation {
+    ) -> Operation {
         let mut key = lock(&self.key);
         let window = std::mem::replace(&mut *key, new);
-        ferroce_proto::work::Operation::Bind(Bind {
-            window,
-            key: new,
-            region,
-            address,
-            length,
-            access,
-        })
+        Operation::Bind(Bind { window, key: new, region, address, length, access })
     }
 }
 
 impl Drop for MemoryWindow {
     fn drop(&mut self) {
-        let adapter = self.membership.context().adapter();
+        let adapter = self.pd.context.adapter();
         adapter.counters.windows().fetch_sub(1, Ordering::Relaxed);
         // A failed or flushed bind left the window under an earlier rkey: only the tag differs.
         let _ = adapter.memory.deallocate_window(self.key());

@@ -1,8 +1,8 @@
 //! Reports of what the adapter refused, dropped or ended, and why ([`Reason`]): to the log at level `warn`, to the
 //! published state, to the capture, and to a listener such as the call tracer.
 //!
-//! Nothing here runs unless something is refused. A flood of packets that are refused causes at most [`BURST`] reports
-//! at once, and [`RATE`] per second after that.
+//! Nothing here runs unless something is refused. A flood of packets that are refused causes at most `BURST` reports
+//! at once, and `RATE` per second after that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -24,7 +24,7 @@ const MAX_ENDED: usize = 64;
 type Listener = fn(&str);
 
 static LISTENER: OnceLock<Listener> = OnceLock::new();
-static LIMITER: Limiter = Limiter::new();
+static LIMITER: Limiter = Limiter { full_at: AtomicU64::new(0), left_out: AtomicU64::new(0) };
 static ENDED: Mutex<Vec<Ended>> = Mutex::new(Vec::new());
 
 /// A queue pair that ended in error.
@@ -43,17 +43,13 @@ pub struct Ended {
 }
 
 /// Limits the rate of reports: a token bucket, as the time at which it would be full again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Limiter {
     full_at: AtomicU64,
     left_out: AtomicU64,
 }
 
 impl Limiter {
-    const fn new() -> Self {
-        Self { full_at: AtomicU64::new(0), left_out: AtomicU64::new(0) }
-    }
-
     /// Takes a token; `None` if there is none. Returns how many reports were left out since the last one.
     fn take(&self, now: u64) -> Option<u64> {
         const EACH: u64 = 1_000_000_000 / RATE;
@@ -134,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_limited_and_counted() {
-        let limiter = Limiter::new();
+        let limiter = Limiter::default();
         let second = 1_000_000_000;
         let at = |now: u64| (0..1000).filter_map(|_| limiter.take(now)).collect::<Vec<_>>();
         assert_eq!(at(100 * second), [0; BURST as usize]);

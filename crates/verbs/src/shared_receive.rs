@@ -1,26 +1,26 @@
-//! Shared receive queues (SRQ).
+//! Shared receive queues (SRQ), and the XRC domains (IBA A14) whose target QPs deliver to them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
+use ferroce_proto::receive::{self, ReceiveQueue, XrcProperties};
 use ferroce_proto::work::ReceiveRequest;
 use ferroce_stat::layout::{Kind, SharedReceiveQueue as Field};
 use ferroce_sync::Mutex;
 use ferroce_wire::number::Qpn;
 
 use crate::completion::CompletionQueue;
+use crate::context::Context;
 use crate::engine::RecvQueue;
 use crate::error::{CreateError, PostError, ResizeError};
 use crate::event::{AsyncEvent, Source};
-use crate::pd::{Membership, ProtectionDomain};
-use crate::xrc::XrcDomain;
+use crate::pd::{Domain, ProtectionDomain};
 
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     number: Qpn,
-    receives: Arc<RecvQueue>,
-    membership: Membership,
+    pub(crate) receives: Arc<RecvQueue>,
+    pd: Arc<Domain>,
     _xrc: Option<XrcDomain>,
 }
 
@@ -40,7 +40,8 @@ struct Shared {
 ///     srq.post(ReceiveRequest { id: WorkId(slot), sg_list })?;
 /// }
 /// // Any number of queue pairs take their receive requests from it.
-/// let options = QueuePairOptions::new(ServiceType::ReliableConnection, &cq).with_srq(&srq);
+/// let options = QueuePairOptions::new(ServiceType::ReliableConnection, &cq);
+/// let options = QueuePairOptions { srq: Some(&srq), ..options };
 /// let (_one, _other) = (pd.queue_pair(&options)?, pd.queue_pair(&options)?);
 /// assert_eq!((srq.len(), srq.users()), (8, 2));
 /// # Ok(())
@@ -49,7 +50,7 @@ struct Shared {
 #[derive(Clone, Debug)]
 #[doc(alias = "ibv_srq")]
 pub struct SharedReceiveQueue {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl ProtectionDomain {
@@ -60,14 +61,11 @@ impl ProtectionDomain {
     /// When no number is left, or the capacity is above [`Limits::max_qp_wr`](crate::Limits::max_qp_wr).
     #[doc(alias = "ibv_create_srq")]
     pub fn shared_receive_queue(&self, capacity: usize) -> Result<SharedReceiveQueue, CreateError> {
-        self.create_srq(ReceiveQueue::new(capacity), None, None)
+        self.create_srq(ReceiveQueue::new(capacity), None)
     }
 
-    /// Creates a shared receive queue that XRC requests address by its number. Their receives complete in `completions`.
-    ///
-    /// # Errors
-    ///
-    /// As [`ProtectionDomain::shared_receive_queue`].
+    /// Creates a shared receive queue, as [`ProtectionDomain::shared_receive_queue`] does, that XRC requests address by its
+    /// number. Their receives complete in `completions`.
     #[doc(alias = "ibv_create_srq_ex")]
     pub fn xrc_receive_queue(
         &self,
@@ -75,16 +73,14 @@ impl ProtectionDomain {
         xrc: &XrcDomain,
         completions: &CompletionQueue,
     ) -> Result<SharedReceiveQueue, CreateError> {
-        let extended = XrcProperties { xrc: xrc.xrcd(), pd: self.pd() };
-        let queue = ReceiveQueue::with_xrc(capacity, extended);
-        self.create_srq(queue, Some(xrc.clone()), Some(completions))
+        let extended = XrcProperties { xrc: xrc.xrcd(), pd: self.domain.pd };
+        self.create_srq(ReceiveQueue::with_xrc(capacity, extended), Some((xrc, completions)))
     }
 
     fn create_srq(
         &self,
         queue: ReceiveQueue,
-        xrc: Option<XrcDomain>,
-        completions: Option<&CompletionQueue>,
+        xrc: Option<(&XrcDomain, &CompletionQueue)>,
     ) -> Result<SharedReceiveQueue, CreateError> {
         let (given, max) = (queue.capacity(), self.context().limits().max_qp_wr as usize);
         if given > max {
@@ -99,7 +95,7 @@ impl ProtectionDomain {
                 slot.set(Field::Capacity as usize, queue.capacity() as u64);
             })),
             queue: Mutex::new(queue),
-            completions: completions.map(CompletionQueue::share),
+            completions: xrc.map(|(_, completions)| Arc::clone(&completions.queue)),
             events: Arc::clone(&self.context().events),
         });
         adapter.tables.add_receive_queue(number, Arc::clone(&receives));
@@ -108,10 +104,8 @@ impl ProtectionDomain {
             // The shard of XRC targets.
             completions.add_shard(0);
         }
-        let membership = self.join();
-        Ok(SharedReceiveQueue {
-            shared: Arc::new(Shared { number, receives, membership, _xrc: xrc }),
-        })
+        let (pd, _xrc) = (self.join(), xrc.map(|(domain, _)| domain.clone()));
+        Ok(SharedReceiveQueue { shared: Arc::new(Shared { number, receives, pd, _xrc }) })
     }
 }
 
@@ -119,10 +113,6 @@ impl SharedReceiveQueue {
     /// Returns the SRQ number, by which XRC requests address it.
     pub fn number(&self) -> Qpn {
         self.shared.number
-    }
-
-    pub(crate) fn receives(&self) -> &Arc<RecvQueue> {
-        &self.shared.receives
     }
 
     /// Posts a receive request.
@@ -147,8 +137,7 @@ impl SharedReceiveQueue {
         if limit > queue.len() && queue.limit().is_some() {
             queue.arm_limit(0);
             drop(queue);
-            let context = self.shared.membership.context();
-            context.events.raise(AsyncEvent::limit_reached(self.shared.number));
+            self.shared.pd.context.events.raise(AsyncEvent::limit_reached(self.shared.number));
         }
     }
 
@@ -163,14 +152,13 @@ impl SharedReceiveQueue {
     ///
     /// When the SRQ holds more requests.
     pub fn resize(&self, capacity: usize) -> Result<(), ResizeError> {
-        if self.shared.receives.queue.lock().resize(capacity) {
-            if let Some(slot) = &self.shared.receives.published {
-                slot.set(Field::Capacity as usize, capacity as u64);
-            }
-            Ok(())
-        } else {
-            Err(ResizeError { capacity })
+        if !self.shared.receives.queue.lock().resize(capacity) {
+            return Err(ResizeError { capacity });
         }
+        if let Some(slot) = &self.shared.receives.published {
+            slot.set(Field::Capacity as usize, capacity as u64);
+        }
+        Ok(())
     }
 
     /// Returns the maximum number of requests.
@@ -196,11 +184,62 @@ impl SharedReceiveQueue {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let context = self.membership.context();
+        let context = &self.pd.context;
         context.handle.destroy_receive_queue(self.number);
         if let Some(completions) = &self.receives.completions {
             completions.users.fetch_sub(1, Ordering::Relaxed);
         }
         context.events.forget(Source::SharedReceiveQueue(self.number));
+    }
+}
+
+static NEXT_XRC_DOMAIN: AtomicU32 = AtomicU32::new(1);
+
+/// An XRC domain (XRCD): its target QPs deliver to its shared receive queues. Clones share it.
+///
+/// ```
+/// use ferroce::*;
+///
+/// # fn main() -> Result<(), Error> {
+/// # let context = Context::open(&Device::named("lo")?, &Options::default())?;
+/// # let pd = context.protection_domain();
+/// # let cq = context.completion_queue(16, None)?;
+/// let xrc = context.xrc_domain();
+/// // A message of the peer's XRC initiator names the SRQ that it is for: one connection reaches all of them.
+/// let queues = [pd.xrc_receive_queue(16, &xrc, &cq)?, pd.xrc_receive_queue(16, &xrc, &cq)?];
+/// let target = xrc.target(&QueuePairOptions::new(ServiceType::XrcTarget, &cq))?;
+/// assert_ne!(queues[0].number(), queues[1].number());
+/// assert_eq!(target.state(), State::Reset);
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias = "ibv_xrcd")]
+#[derive(Clone, Debug)]
+pub struct XrcDomain {
+    shared: Arc<(Context, receive::XrcDomain)>,
+}
+
+impl Context {
+    /// Creates an XRC domain of this process.
+    #[doc(alias = "ibv_open_xrcd")]
+    pub fn xrc_domain(&self) -> XrcDomain {
+        let domain = receive::XrcDomain(NEXT_XRC_DOMAIN.fetch_add(1, Ordering::Relaxed));
+        XrcDomain { shared: Arc::new((self.clone(), domain)) }
+    }
+}
+
+impl XrcDomain {
+    /// Returns the context it was created from.
+    pub fn context(&self) -> &Context {
+        &self.shared.0
+    }
+
+    /// Returns the number of target QPs, shared receive queues and other handles that refer to it.
+    pub fn users(&self) -> usize {
+        Arc::strong_count(&self.shared) - 1
+    }
+
+    pub(crate) fn xrcd(&self) -> receive::XrcDomain {
+        self.shared.1
     }
 }

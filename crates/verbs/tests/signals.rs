@@ -30,7 +30,7 @@ fn is_blocked(mask: u64, signal: i32) -> bool {
 fn device_threads_block_signals() {
     let folder = std::env::temp_dir();
     let capture = folder.join(format!("ferroce-signals-{}.pcapng", std::process::id()));
-    let options = options().with_capture(capture.clone());
+    let options = Options { capture: Some(capture.clone()), ..options() };
     let context = open(&options);
     for name in ["ferroce_lo", "ferroce-capture"] {
         // A thread sets its name when it starts.

@@ -52,7 +52,7 @@ pub(crate) fn start(install: impl FnOnce() + std::panic::UnwindSafe) {
     let _ = std::panic::catch_unwind(|| {
         if output::open() {
             ON.store(true, Ordering::Relaxed);
-            ferroce::reports::listen(record::note);
+            ferroce::report::listen(record::note);
             install();
         }
     });

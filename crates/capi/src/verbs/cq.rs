@@ -198,7 +198,7 @@ pub(crate) unsafe extern "C-unwind" fn get_cq_event(
             events.channel.stop_leading(context, &leading);
         }
         let fd = events.channel.as_raw_fd();
-        let mut next = events.channel.take()?;
+        let mut next = events.channel.try_event()?;
         if next.is_none() && is_blocking(fd) {
             next = events.channel.serve(context)?;
         }
@@ -206,7 +206,7 @@ pub(crate) unsafe extern "C-unwind" fn get_cq_event(
             let queues = lock(&events.queues);
             // The CQ may have been destroyed.
             let Some((object, unacknowledged)) = queues.get(&id) else {
-                next = events.channel.take()?;
+                next = events.channel.try_event()?;
                 continue;
             };
             unacknowledged.add();
@@ -221,11 +221,11 @@ pub(crate) unsafe extern "C-unwind" fn get_cq_event(
         let waits = until_readable(fd);
         if waits.is_err() {
             // The program waits for the descriptor by other means.
-            events.channel.stop_serving();
+            events.channel.set_served(false);
             context.stop_polling();
             return waits;
         }
-        match events.channel.lead(context) {
+        match CompletionChannel::lead([(&events.channel, context)]) {
             None => waits,
             Some(leading) => {
                 leads.set(Some(leading));

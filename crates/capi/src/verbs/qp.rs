@@ -93,11 +93,13 @@ unsafe fn create(
         return Err(invalid(format_args!("a UC queue pair takes no SRQ")));
     }
     let requested = capabilities_in(&attr.cap);
-    let options = QueuePairOptions::new(service, sends)
-        .with_recv_cq(receives)
-        .with_capabilities(Capabilities { max_inline_data: inline_of(&attr.cap), ..requested })
-        .with_srq(shared.map(|shared| &shared.queue))
-        .with_signal_all(attr.sq_sig_all != 0);
+    let options = QueuePairOptions {
+        recv_cq: receives,
+        capabilities: Capabilities { max_inline_data: inline_of(&attr.cap), ..requested },
+        srq: shared.map(|shared| &shared.queue),
+        signal_all: attr.sq_sig_all != 0,
+        ..QueuePairOptions::new(service, sends)
+    };
     let queue_pair = if service == ServiceType::XrcTarget {
         // SAFETY: as the caller promises.
         unsafe { XrcdHandle::of(xrcd) }?.domain.target(&options)?

@@ -26,7 +26,8 @@ pub(super) fn capture(client: &mut Client, prefix: &Path) -> Result<Vec<CaptureR
 
 /// The library writes what it sends and receives, from the connection request to the disconnect.
 fn rdma(client: &mut Client, path: PathBuf) -> Result<CaptureResult, Failure> {
-    let options = Options::from_env()?.with_local(Local::Sockets).with_capture(path.clone());
+    let options =
+        Options { local: Local::Sockets, capture: Some(path.clone()), ..Options::from_env()? };
     let sender = client.open_rdma(options)?;
     let method = Method::RdmaWire;
     client.measure(method, |plan, _| sender.transfer(plan, &mut |_| {}))?;

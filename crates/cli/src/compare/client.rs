@@ -110,7 +110,7 @@ impl Client {
             true => None,
             false => Some(self.open_rdma(options.clone())?).filter(RdmaSender::shares_memory),
         };
-        let wire = self.open_rdma(options.with_local(Local::Sockets))?;
+        let wire = self.open_rdma(Options { local: Local::Sockets, ..options })?;
         Ok(Senders { shared_memory, wire, tcp: self.open_tcp()? })
     }
 

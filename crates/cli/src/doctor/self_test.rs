@@ -157,12 +157,12 @@ impl End {
 }
 
 fn exchange(device: &Device, index: u8, local: Local) -> Result<Outcome, Failure> {
-    let options = Options::default().with_local(local);
+    let options = Options { local, ..Options::default() };
     // Different options give the second end a device of its own.
     let sockets =
         SocketOptions { send_buffer: options.sockets.send_buffer - 4096, ..options.sockets };
     let one = End::open(device, &options)?;
-    let other = End::open(device, &options.with_sockets(sockets))?;
+    let other = End::open(device, &Options { sockets, ..options })?;
     one.connect(index, other.queue_pair.number())?;
     other.connect(index, one.queue_pair.number())?;
     let start = Instant::now();

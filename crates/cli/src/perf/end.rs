@@ -103,7 +103,8 @@ impl End {
             max_recv_sge: 1,
             max_inline_data: INLINE,
         };
-        let options = |service| QueuePairOptions::new(service, cq).with_capabilities(capabilities);
+        let options =
+            |service| QueuePairOptions { capabilities, ..QueuePairOptions::new(service, cq) };
         let (mut target, mut srq) = (None, None);
         let service = match test.transport {
             Transport::Rc => ServiceType::ReliableConnection,

@@ -133,7 +133,7 @@ fn link(start: &Start, memory: &Arc<Buffer>) -> Result<Box<dyn Link>, Fault> {
         Method::RdmaSharedMemory => Local::Memory,
         Method::RdmaWire => Local::Sockets,
     };
-    let mut options = Options::from_env()?.with_local(local);
+    let mut options = Options { local, ..Options::from_env()? };
     options.capture = start.capture.clone().or(options.capture);
     let message = start.job.message();
     Ok(Box::new(RdmaLink::new(rank, ranks, start.address, memory, message, &options)?))

@@ -130,10 +130,8 @@ fn total(direction: &[&Direction], value: fn(&Direction) -> u64) -> u64 {
 fn reconcile(name: &str, local: Local, faults: Option<&str>) {
     let scratch = Scratch::new(name);
     let faults: Option<Faults> = faults.map(|faults| faults.parse().unwrap());
-    let options = Options::default()
-        .with_local(local)
-        .with_capture(scratch.path("run.pcapng"))
-        .with_faults(faults);
+    let capture = Some(scratch.path("run.pcapng"));
+    let options = Options { local, capture, faults, ..Options::default() };
     let pair = Pair::new(&options);
     pair.traffic();
     // Until then, ACKs of the last requests may be on their way.

@@ -121,9 +121,11 @@ impl Queue {
             max_recv_sge: 1,
             max_inline_data: 0,
         };
-        let options = QueuePairOptions::new(ServiceType::UnreliableDatagram, &completions.queue)
-            .with_capabilities(capabilities)
-            .with_signal_all(true);
+        let options = QueuePairOptions {
+            capabilities,
+            signal_all: true,
+            ..QueuePairOptions::new(ServiceType::UnreliableDatagram, &completions.queue)
+        };
         let queue_pair = route.id.create_queue_pair(&pd, &options)?;
         let (send_slots, receive_slots) = (usize::from(sends), usize::from(receives));
         let local = AccessFlags::LOCAL_WRITE;

@@ -99,9 +99,11 @@ impl Connection {
             max_recv_sge: 1,
             max_inline_data: u32::from(settings.inline_bytes).max(MAP_BYTES as u32),
         };
-        let options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions.queue)
-            .with_capabilities(capabilities)
-            .with_signal_all(true);
+        let options = QueuePairOptions {
+            capabilities,
+            signal_all: true,
+            ..QueuePairOptions::new(ServiceType::ReliableConnection, &completions.queue)
+        };
         let queue_pair = id.create_queue_pair(&pd, &options)?;
         let remote = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE;
         let list_bytes =

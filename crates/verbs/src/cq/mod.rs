@@ -17,7 +17,7 @@ use ferroce_stat::layout::{CompletionQueue as Field, Kind};
 use ferroce_sync::{CompletionRing, Observer};
 use ferroce_wire::number::Qpn;
 
-pub(crate) use self::channel::Channel;
+pub use self::channel::CompletionChannel;
 use crate::engine::{Counters, ShardSet};
 use crate::event::{AsyncEvent, Events, Source};
 use crate::time::Timestamp;
@@ -48,7 +48,7 @@ impl Deref for WorkCompletion {
 pub(crate) struct Queue {
     pub(crate) ring: CompletionRing<WorkCompletion, Published>,
     pub(crate) overrun: AtomicBool,
-    pub(crate) channel: Option<Arc<Channel>>,
+    pub(crate) channel: Option<CompletionChannel>,
     /// Receives the overrun event.
     events: Arc<Events>,
     pub(crate) id: u64,
@@ -107,7 +107,7 @@ impl Queue {
     /// Creates a CQ of a device.
     pub(crate) fn new(
         capacity: usize,
-        channel: Option<Arc<Channel>>,
+        channel: Option<CompletionChannel>,
         events: Arc<Events>,
         device: &Counters,
     ) -> Self {
@@ -155,14 +155,14 @@ impl Queue {
 
     /// The shard of its queue pairs, or of others with the same channel. `None` if there are none yet.
     pub(crate) fn shard(&self) -> Option<u8> {
-        self.shards.first().or_else(|| self.channel.as_ref()?.shards.first())
+        self.shards.first().or_else(|| self.channel.as_ref()?.0.shards.first())
     }
 
     /// A queue pair of this shard completes here.
     pub(crate) fn add_shard(&self, shard: u8) {
         self.shards.add(shard);
         if let Some(channel) = &self.channel {
-            channel.shards.add(shard);
+            channel.0.shards.add(shard);
         }
     }
 

@@ -1,10 +1,9 @@
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use ferroce_proto::work::{Completion, CompletionKind, Status, WorkId};
 use ferroce_wire::number::Qpn;
 
-use super::{Channel, Queue, WorkCompletion};
-use crate::completion::CompletionChannel;
+use super::{CompletionChannel, Queue, WorkCompletion};
 use crate::device::Device;
 use crate::engine::Counters;
 use crate::event::Events;
@@ -13,7 +12,7 @@ use crate::event::Events;
 fn raised(channel: &CompletionChannel) -> Arc<Queue> {
     let events = Arc::new(Events::new().unwrap());
     let device = Counters::of(&Device::named("lo").unwrap(), true, 1);
-    let queue = Arc::new(Queue::new(4, Some(Arc::clone(&channel.channel)), events, &device));
+    let queue = Arc::new(Queue::new(4, Some(channel.clone()), events, &device));
     queue.arm(false);
     let completion = Completion::new(WorkId(1), CompletionKind::Send, Status::Success);
     queue
@@ -29,7 +28,7 @@ fn raised(channel: &CompletionChannel) -> Arc<Queue> {
 #[test]
 fn a_pending_event_keeps_neither_queue_nor_channel_alive() {
     let channel = CompletionChannel::new().unwrap();
-    let weak_channel: Weak<Channel> = Arc::downgrade(&channel.channel);
+    let weak_channel = Arc::downgrade(&channel.0);
     let queue = raised(&channel);
     let weak_queue = Arc::downgrade(&queue);
     drop(queue);
@@ -43,12 +42,12 @@ fn dropping_a_queue_removes_its_events_only() {
     let channel = CompletionChannel::new().unwrap();
     let (first, second, third) = (raised(&channel), raised(&channel), raised(&channel));
     drop(second);
-    assert_eq!(channel.take().unwrap(), Some(first.id));
+    assert_eq!(channel.try_event().unwrap(), Some(first.id));
     drop(first);
-    assert_eq!(channel.take().unwrap(), Some(third.id));
-    assert_eq!(channel.take().unwrap(), None);
+    assert_eq!(channel.try_event().unwrap(), Some(third.id));
+    assert_eq!(channel.try_event().unwrap(), None);
     // The descriptor counts the pending events.
-    assert!(channel.channel.wait(None, Some(std::time::Instant::now())).unwrap().is_none());
+    assert!(channel.wait_with(None, Some(std::time::Instant::now())).unwrap().is_none());
 }
 
 /// A program that waits arms the queue and polls once more. Treated as a program that polls continuously, it would not be

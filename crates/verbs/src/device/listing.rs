@@ -1,10 +1,13 @@
-//! Which interfaces are devices, their order, and their names.
+//! Finding devices: which interfaces are devices, their order and names, and the device of an address.
+
+use std::net::{IpAddr, SocketAddr};
 
 use ferroce_sys::environment;
-use ferroce_sys::interface::{Address, Interface, interfaces};
+use ferroce_sys::interface::{Address, Interface, interface_of, interfaces};
 
-use super::Device;
+use super::{Device, position};
 use crate::error::{EnvironmentError, OpenError};
+use crate::options::parse;
 
 /// Devices to list, as comma-separated names of devices or interfaces. `ferroce run` sets it, so that the libraries list
 /// the devices of its view of `/sys`.
@@ -13,9 +16,85 @@ const DEVICES: &str = "FERROCE_DEVICES";
 /// The pattern of device names: see [`Names`].
 const NAMES: &str = "FERROCE_NAME";
 
+/// Lists the devices.
+///
+/// Devices with a carrier and an address that other hosts can reach come first. The loopback interface is listed only if
+/// there is no other.
+///
+/// `FERROCE_DEVICES`, a comma-separated list of device or interface names, selects devices and their order; names that do
+/// not exist are ignored. `FERROCE_NAME` sets the names of the devices: see [`Names`].
+///
+/// # Errors
+///
+/// When the interfaces cannot be listed, or one of the variables is invalid.
+#[doc(alias = "ibv_get_device_list")]
+pub fn devices() -> Result<Vec<Device>, OpenError> {
+    Ok(Listing::read()?.devices())
+}
+
+impl Device {
+    /// Returns the device of this name, or of the interface of this name. It need not be listed by [`devices`].
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::NoDevice`], or [`OpenError::NoAddress`] for an interface without an address.
+    pub fn named(name: &str) -> Result<Self, OpenError> {
+        let listing = Listing::read()?;
+        if let Some(device) = listing.devices().into_iter().find(|device| device.name == name) {
+            return Ok(device);
+        }
+        let interface = name.strip_prefix(PREFIX).unwrap_or(name);
+        let found = listing.interfaces.iter().find(|found| found.name == interface);
+        let found = found.ok_or_else(|| OpenError::NoDevice { name: name.into() })?;
+        if found.addresses.is_empty() {
+            return Err(OpenError::NoAddress { interface: found.name.clone() });
+        }
+        Ok(listing.device(found))
+    }
+
+    /// Returns the device on the route to this address, and the index of the GID to send from.
+    ///
+    /// # Errors
+    ///
+    /// When there is no route.
+    pub fn toward(destination: SocketAddr) -> Result<(Self, u8), OpenError> {
+        let source = ferroce_sys::route::source_for(destination)?;
+        Self::with_address(source)
+    }
+
+    /// Returns the device with this address, and the index of the GID to send from.
+    ///
+    /// A loopback address belongs to the first device, as with `rdma_cm`. Unless that is the loopback interface itself, the
+    /// address is not in its GID table, and the index is that of its first GID of the same family, else 0: packets to a
+    /// loopback address have a loopback source, whatever the source GID.
+    ///
+    /// # Errors
+    ///
+    /// When no interface has the address.
+    pub fn with_address(address: SocketAddr) -> Result<(Self, u8), OpenError> {
+        if address.ip().is_loopback() {
+            let first = devices()?.into_iter().next();
+            let family = |ip: IpAddr| ip.is_ipv4() == address.is_ipv4();
+            let carries = |device: &Self| device.loopback.iter().any(|own| family(own.ip));
+            if let Some(device) = first.filter(carries) {
+                let own = device.gids().iter().position(|entry| family(entry.address.ip()));
+                let index = own.and_then(|index| u8::try_from(index).ok()).unwrap_or(0);
+                return Ok((device, index));
+            }
+        }
+        let interface = interface_of(address)?;
+        let device = Listing::read()?.device(&interface);
+        let addresses: Vec<_> = device.gids().iter().map(|entry| entry.address.ip()).collect();
+        match position(&addresses, address.ip()).and_then(|index| u8::try_from(index).ok()) {
+            Some(index) => Ok((device, index)),
+            None => Err(OpenError::NoAddress { interface: device.interface.name }),
+        }
+    }
+}
+
 /// All interfaces, and which of them are devices.
 #[derive(Debug)]
-pub(super) struct Listing {
+struct Listing {
     interfaces: Vec<Interface>,
     /// Positions in `interfaces`, in the order of the devices.
     listed: Vec<usize>,
@@ -23,8 +102,9 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    pub(super) fn read() -> Result<Self, OpenError> {
-        let wanted = text(DEVICES, "a comma-separated list of device or interface names")?;
+    fn read() -> Result<Self, OpenError> {
+        let expected = "a comma-separated list of device or interface names";
+        let wanted = parse(environment::var_os, DEVICES, expected, |text| Some(text.to_owned()))?;
         Ok(Self::new(interfaces()?, &wanted.unwrap_or_default(), Names::from_env()?))
     }
 
@@ -51,16 +131,12 @@ impl Listing {
     }
 
     /// Returns the devices in order of preference.
-    pub(super) fn devices(&self) -> Vec<Device> {
+    fn devices(&self) -> Vec<Device> {
         self.listed.iter().map(|&at| self.device(&self.interfaces[at])).collect()
     }
 
-    pub(super) fn interfaces(&self) -> &[Interface] {
-        &self.interfaces
-    }
-
     /// Returns the device of an interface, listed or not.
-    pub(super) fn device(&self, interface: &Interface) -> Device {
+    fn device(&self, interface: &Interface) -> Device {
         let position =
             self.listed.iter().position(|&at| self.interfaces[at].index == interface.index);
         let name = match position {
@@ -82,27 +158,21 @@ impl Listing {
     }
 }
 
-/// Returns the value of an environment variable. A set-user-ID program ignores it.
-fn text(name: &'static str, expected: &str) -> Result<Option<String>, EnvironmentError> {
-    let value = environment::var_os(name).map(|value| value.into_string());
-    value.transpose().map_err(|value| EnvironmentError::new(name, value, expected))
-}
-
 /// Sorts interfaces with a carrier first, then those with an address that is not link-local.
 fn order(interface: &Interface) -> (bool, bool, u32) {
     let routable = interface.addresses.iter().any(|address| !is_link_local(address.ip));
     (!interface.running, !routable, interface.index)
 }
 
-fn is_link_local(ip: std::net::IpAddr) -> bool {
+fn is_link_local(ip: IpAddr) -> bool {
     match ip {
-        std::net::IpAddr::V4(ip) => ip.is_link_local(),
-        std::net::IpAddr::V6(ip) => ip.is_unicast_link_local(),
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
     }
 }
 
 /// The default prefix of device names.
-pub(super) const PREFIX: &str = "ferroce_";
+const PREFIX: &str = "ferroce_";
 
 /// A pattern of device names, in which `%d` is the index of the device in the list and `%s` its interface.
 ///
@@ -126,12 +196,8 @@ impl Names {
     ///
     /// When the variable is not a pattern.
     pub fn from_env() -> Result<Self, EnvironmentError> {
-        match text(NAMES, &NotNames.to_string())? {
-            None => Ok(Self::default()),
-            Some(pattern) => pattern
-                .parse()
-                .map_err(|error: NotNames| EnvironmentError::new(NAMES, pattern.into(), error)),
-        }
+        let names = parse(environment::var_os, NAMES, NotNames, |text| text.parse().ok())?;
+        Ok(names.unwrap_or_default())
     }
 
     /// Renames the devices of a list.

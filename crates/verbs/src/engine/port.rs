@@ -72,10 +72,10 @@ pub(super) fn open_links(
                 device = device.without(address);
             }
             Err(SystemError::PortTaken { address })
-                if address.ip().is_loopback() && device.carries_loopback() =>
+                if address.ip().is_loopback() && !device.loopback.is_empty() =>
             {
                 tracing::info!(%address, "loopback addresses skipped: their port is taken");
-                device = device.without_loopback();
+                device.loopback.clear();
             }
             Err(error) => return Err(error.into()),
         }

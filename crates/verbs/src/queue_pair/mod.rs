@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferroce_proto::congestion::Congestion;
 use ferroce_proto::endpoint::Settings;
+use ferroce_proto::memory::PdId;
 use ferroce_proto::qp::{Capabilities, QueuePairAttributes, ServiceType, State};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::ud;
@@ -16,17 +17,15 @@ use ferroce_sync::Mutex;
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{PKey, Qpn};
 
-use crate::completion::CompletionQueue;
 use crate::context::Context;
 use crate::engine::{Adapter, Core, Inner, QpStats, RecvQueue};
 use crate::error::{CreateError, MulticastError};
 use crate::event::Source;
-use crate::pd::{Membership, ProtectionDomain};
-use crate::shared_receive::SharedReceiveQueue;
-use crate::xrc::XrcDomain;
+use crate::pd::{Domain, ProtectionDomain};
+use crate::shared_receive::{SharedReceiveQueue, XrcDomain};
 
 pub use options::QueuePairOptions;
-pub use post::{Posted, UdSendRequest};
+pub use post::{AddressHandle, Posted, UdSendRequest};
 
 /// A queue pair (QP): a send queue and a receive queue. Clones share it; it is destroyed when the last one is dropped.
 ///
@@ -81,15 +80,14 @@ struct Shared {
     owner: Owner,
     capabilities: Capabilities,
     destroyed: AtomicBool,
-    // Kept alive for the lifetime of the QP.
-    _completions: [CompletionQueue; 2],
+    /// Kept alive for the lifetime of the QP.
     _receives: Option<SharedReceiveQueue>,
 }
 
 /// The owner of a QP: XRC targets have no PD.
 #[derive(Debug)]
 enum Owner {
-    Pd(Membership),
+    Pd(Arc<Domain>),
     Xrc(XrcDomain),
 }
 
@@ -101,48 +99,29 @@ impl ProtectionDomain {
     /// When no QPN is left, or a size is above the device's limit.
     #[doc(alias = "ibv_create_qp")]
     pub fn queue_pair(&self, options: &QueuePairOptions<'_>) -> Result<QueuePair, CreateError> {
-        if options.service == ServiceType::XrcTarget {
-            return Err(CreateError::WrongOwner { service: options.service });
-        }
-        QueuePair::new(Owner::Pd(self.join()), self.context(), options)
+        QueuePair::new(Owner::Pd(self.join()), options)
     }
 }
 
 impl XrcDomain {
-    /// Creates an XRC target QP in RESET.
-    ///
-    /// # Errors
-    ///
-    /// As [`ProtectionDomain::queue_pair`].
+    /// Creates an XRC target QP in RESET, as [`ProtectionDomain::queue_pair`] does the others.
     pub fn target(&self, options: &QueuePairOptions<'_>) -> Result<QueuePair, CreateError> {
-        if options.service != ServiceType::XrcTarget {
-            return Err(CreateError::WrongOwner { service: options.service });
-        }
-        QueuePair::new(Owner::Xrc(self.clone()), self.context(), options)
-    }
-}
-
-impl Context {
-    /// Returns the congestion control of new QPs.
-    fn congestion(&self) -> Congestion {
-        let adapter = self.adapter();
-        adapter
-            .options
-            .congestion
-            .unwrap_or_else(|| Congestion::Window(adapter.port.links.receive_share()))
+        QueuePair::new(Owner::Xrc(self.clone()), options)
     }
 }
 
 impl QueuePair {
-    fn new(
-        owner: Owner,
-        context: &Context,
-        options: &QueuePairOptions<'_>,
-    ) -> Result<Self, CreateError> {
+    fn new(owner: Owner, options: &QueuePairOptions<'_>) -> Result<Self, CreateError> {
+        let service = options.service;
+        if matches!(owner, Owner::Xrc(_)) != (service == ServiceType::XrcTarget) {
+            return Err(CreateError::WrongOwner { service });
+        }
+        let context = owner.context();
         let limits = context.limits();
         let mut capabilities = options.capabilities;
         capabilities.max_send_wr = capabilities.max_send_wr.max(1);
-        if options.srq.is_some() || !has_receives(options.service) {
+        let is_xrc = matches!(service, ServiceType::XrcInitiator | ServiceType::XrcTarget);
+        if options.srq.is_some() || is_xrc {
             (capabilities.max_recv_wr, capabilities.max_recv_sge) = (0, 0);
         }
         let given = capabilities.max_send_wr.max(capabilities.max_recv_wr);
@@ -157,19 +136,21 @@ impl QueuePair {
         if given > limits.max_inline_data {
             return Err(CreateError::TooMuchInlineData { given, max: limits.max_inline_data });
         }
-        let adapter = match &owner {
-            Owner::Pd(_) => context.handle.shard(shard(context, options)),
-            // Its receive completions go to CQs of SRQs, which know only this shard.
-            Owner::Xrc(_) => context.adapter(),
+        let queues = [options.send_cq, options.recv_cq].map(|cq| Arc::clone(&cq.queue));
+        let (adapter, pd, xrc) = match &owner {
+            Owner::Pd(domain) => {
+                // See `crate::engine`, `shards`.
+                let used = queues.iter().find_map(|queue| queue.shard());
+                let shard = used.unwrap_or_else(|| context.handle.next_shard());
+                (context.handle.shard(shard), domain.pd, Default::default())
+            }
+            // Its receive completions go to CQs of SRQs, which know only the first shard. Its PD is never that of an MR: it
+            // uses the PDs of its SRQs.
+            Owner::Xrc(xrc) => (context.adapter(), PdId(0), xrc.xrcd()),
         };
         let number = adapter.new_number()?;
-        let pd = match &owner {
-            Owner::Pd(membership) => membership.0.pd,
-            // Never the PD of an MR: a target uses the PDs of its SRQs.
-            Owner::Xrc(_) => ferroce_proto::memory::PdId(0),
-        };
         let receives = match options.srq {
-            Some(shared) => Arc::clone(shared.receives()),
+            Some(srq) => Arc::clone(&srq.shared.receives),
             None => Arc::new(RecvQueue {
                 number: None,
                 published: None,
@@ -179,57 +160,57 @@ impl QueuePair {
             }),
         };
         let settings = Settings {
-            service: options.service,
+            service,
             number,
             pd,
             capabilities,
             signal_all: options.signal_all,
             shared_receives: options.srq.is_some(),
-            xrc: options.xrc.map(XrcDomain::xrcd).unwrap_or_default(),
+            xrc,
             partition: PKey(0xffff),
             port_mtu: context.mtu().bytes().map_or(256, |bytes| bytes as u16),
             groups: limits.max_mcast_grp as usize,
-            congestion: context.congestion(),
+            congestion: adapter.options.congestion.unwrap_or_else(|| {
+                Congestion::Window(context.adapter().port.links.receive_share())
+            }),
             keepalive: adapter.options.keepalive,
         };
-        let settings = match &owner {
-            Owner::Xrc(xrc) => Settings { xrc: xrc.xrcd(), ..settings },
-            Owner::Pd(_) => settings,
-        };
-        let queues = [options.send_cq.id(), options.recv_cq.id()];
-        let srq = receives.number;
         let inner = Inner {
-            stats: QpStats::new(&adapter.counters, &settings, queues, srq, adapter.shard),
+            stats: QpStats::new(
+                &adapter.counters,
+                &settings,
+                [options.send_cq.id(), options.recv_cq.id()],
+                receives.number,
+                adapter.shard,
+            ),
             queue_pair: ferroce_device::QueuePair::new(settings),
             peer_info: None,
             captured: None,
             ended_by: 0,
             heard: None,
         };
+        for queue in &queues {
+            queue.users.fetch_add(1, Ordering::Relaxed);
+            queue.add_shard(adapter.shard);
+        }
+        let [sends, receive_completions] = queues;
         let core = Arc::new(Core {
             number,
             inner: Mutex::new(inner),
-            sends: options.send_cq.share(),
-            receive_completions: options.recv_cq.share(),
+            sends,
+            receive_completions,
             receives,
             events: Arc::clone(&context.events),
             marks: Default::default(),
         });
-        for queue in [&core.sends, &core.receive_completions] {
-            queue.users.fetch_add(1, Ordering::Relaxed);
-            queue.add_shard(adapter.shard);
-        }
         adapter.tables.add_queue_pair(&core);
-        let completions = [options.send_cq.clone(), options.recv_cq.clone()];
-        let receives = options.srq.cloned();
         let shared = Shared {
             core,
             adapter: Arc::clone(adapter),
             owner,
             capabilities,
             destroyed: AtomicBool::new(false),
-            _completions: completions,
-            _receives: receives,
+            _receives: options.srq.cloned(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -282,10 +263,6 @@ impl QueuePair {
         inner.queue.is_some() || inner.datagrams.is_some()
     }
 
-    fn adapter(&self) -> &Arc<Adapter> {
-        &self.shared.adapter
-    }
-
     /// Returns the context it was created from.
     pub fn context(&self) -> &Context {
         self.shared.owner.context()
@@ -298,10 +275,9 @@ impl QueuePair {
     /// When the GID is not a multicast address, the service is not UD, or the system refuses.
     #[doc(alias = "ibv_attach_mcast")]
     pub fn attach(&self, group: Gid) -> Result<(), MulticastError> {
-        let (core, adapter) = (&self.shared.core, self.adapter());
+        let (core, adapter) = (&self.shared.core, &self.shared.adapter);
         let mut inner = core.inner.lock();
-        let datagram = inner.endpoint.datagram();
-        let datagram = datagram.ok_or(MulticastError::NotDatagram)?;
+        let datagram = inner.endpoint.datagram().ok_or(MulticastError::NotDatagram)?;
         datagram.attach(group).map_err(|error| match error {
             ud::AttachError::NotMulticast => MulticastError::NotMulticast,
             ud::AttachError::Full => {
@@ -331,7 +307,7 @@ impl QueuePair {
         let mut inner = core.inner.lock();
         let attached = inner.endpoint.datagram().is_some_and(|datagram| datagram.detach(group));
         drop(inner);
-        self.adapter().port.groups.detach(Some(group), core);
+        self.shared.adapter.port.groups.detach(Some(group), core);
         attached
     }
 
@@ -348,21 +324,10 @@ impl QueuePair {
     }
 }
 
-/// The shard of a new QP: see [`crate::engine`], `shards`.
-fn shard(context: &Context, options: &QueuePairOptions<'_>) -> u8 {
-    let queues = [options.send_cq, options.recv_cq];
-    let used = queues.iter().find_map(|queue| queue.shard());
-    used.unwrap_or_else(|| context.handle.next_shard())
-}
-
-fn has_receives(service: ServiceType) -> bool {
-    !matches!(service, ServiceType::XrcInitiator | ServiceType::XrcTarget)
-}
-
 impl Owner {
     fn context(&self) -> &Context {
         match self {
-            Self::Pd(membership) => membership.context(),
+            Self::Pd(domain) => &domain.context,
             Self::Xrc(xrc) => xrc.context(),
         }
     }

@@ -24,7 +24,7 @@ impl QueuePair {
     /// When the state transition or an attribute is not allowed.
     #[doc(alias = "ibv_modify_qp")]
     pub fn modify(&self, change: &QueuePairAttributes) -> Result<State, ModifyError> {
-        let adapter = self.adapter();
+        let adapter = &self.shared.adapter;
         let limits = self.context().limits();
         if let Some(port) = change.port.filter(|&port| port != 1) {
             return Err(ModifyError::NoSuchPort { port });
@@ -41,44 +41,42 @@ impl QueuePair {
         let change = &QueuePairAttributes { path_mtu: self.path_mtu(change, route), ..*change };
         let core = &self.shared.core;
         let now = now();
-        let state = {
-            let mut inner = core.inner.lock();
-            let state = inner.endpoint.modify(change)?;
-            if state == State::Reset {
-                debug_assert_eq!(inner.endpoint.unfinished(), 0, "its memory is still accessed");
-                inner.disconnect();
-                // IBA 10.3.1.1: RESET discards the work requests and completions.
-                core.sends.forget(core.number);
-                core.receive_completions.forget(core.number);
-                inner.stats.reset();
-                report::forget(core.number);
-                if core.receives.number.is_none() {
-                    let mut receives = core.receives.queue.lock();
-                    *receives = ReceiveQueue::new(receives.capacity());
-                }
+        let mut inner = core.inner.lock();
+        let state = inner.endpoint.modify(change)?;
+        if state == State::Reset {
+            debug_assert_eq!(inner.endpoint.unfinished(), 0, "its memory is still accessed");
+            inner.disconnect();
+            // IBA 10.3.1.1: RESET discards the work requests and completions.
+            core.sends.forget(core.number);
+            core.receive_completions.forget(core.number);
+            inner.stats.reset();
+            report::forget(core.number);
+            if core.receives.number.is_none() {
+                let mut receives = core.receives.queue.lock();
+                *receives = ReceiveQueue::new(receives.capacity());
             }
-            if !matches!(state, State::Error | State::SendQueueError) {
-                inner.ended_by = 0;
-            }
-            let remote = inner.endpoint.attributes().destination;
-            if let (Some(route), Some(remote)) = (route, remote) {
-                let traffic_class = route.traffic_class | inner.endpoint.ecn().0;
-                let route = Route { traffic_class, ..route };
-                let route = adapter.with_sender(route, core.number, remote);
-                let ring = adapter.rings.route(&adapter.port.links, &route, remote);
-                inner.set_route(route, remote, ring);
-            }
-            let peer = inner.route.zip(remote);
-            let mtu = inner.endpoint.attributes().path_mtu.and_then(|mtu| mtu.bytes());
-            let through_memory = inner.queue.is_some();
-            inner.stats.set_peer(peer, through_memory, mtu.unwrap_or(0));
-            let lossless = through_memory && adapter.options.faults.is_none();
-            inner.endpoint.set_lossless(lossless);
-            // Only rings carry runs.
-            inner.endpoint.set_max_run(1);
-            adapter.publish(core, &mut inner, now);
-            state
-        };
+        }
+        if !matches!(state, State::Error | State::SendQueueError) {
+            inner.ended_by = 0;
+        }
+        let remote = inner.endpoint.attributes().destination;
+        if let (Some(route), Some(remote)) = (route, remote) {
+            let traffic_class = route.traffic_class | inner.endpoint.ecn().0;
+            let route = Route { traffic_class, ..route };
+            let route = adapter.with_sender(route, core.number, remote);
+            let ring = adapter.rings.route(&adapter.port.links, &route, remote);
+            inner.set_route(route, remote, ring);
+        }
+        let peer = inner.route.zip(remote);
+        let mtu = inner.endpoint.attributes().path_mtu.and_then(|mtu| mtu.bytes());
+        let through_memory = inner.queue.is_some();
+        inner.stats.set_peer(peer, through_memory, mtu.unwrap_or(0));
+        let lossless = through_memory && adapter.options.faults.is_none();
+        inner.endpoint.set_lossless(lossless);
+        // Only rings carry runs.
+        inner.endpoint.set_max_run(1);
+        adapter.publish(core, &mut inner, now);
+        drop(inner);
         adapter.kick(core);
         Ok(state)
     }

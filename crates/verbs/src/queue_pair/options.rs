@@ -4,7 +4,6 @@ use ferroce_proto::qp::{Capabilities, ServiceType};
 
 use crate::completion::CompletionQueue;
 use crate::shared_receive::SharedReceiveQueue;
-use crate::xrc::XrcDomain;
 
 /// Options for creating a queue pair (QP).
 ///
@@ -18,14 +17,13 @@ use crate::xrc::XrcDomain;
 /// # let cq = context.completion_queue(16, None)?;
 /// let options = QueuePairOptions::new(ServiceType::ReliableConnection, &cq);
 /// let capabilities = Capabilities { max_send_wr: 512, ..options.capabilities };
-/// let qp = pd.queue_pair(&options.with_capabilities(capabilities))?;
+/// let qp = pd.queue_pair(&QueuePairOptions { capabilities, ..options })?;
 /// assert_eq!(qp.capabilities().max_send_wr, 512);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
 #[doc(alias = "ibv_qp_init_attr")]
-#[non_exhaustive]
 pub struct QueuePairOptions<'a> {
     /// The transport service.
     pub service: ServiceType,
@@ -40,8 +38,6 @@ pub struct QueuePairOptions<'a> {
     /// Whether all send requests generate a completion, signaled or not.
     #[doc(alias = "sq_sig_all")]
     pub signal_all: bool,
-    /// The XRC domain of a target QP.
-    pub xrc: Option<&'a XrcDomain>,
 }
 
 impl<'a> QueuePairOptions<'a> {
@@ -60,35 +56,6 @@ impl<'a> QueuePairOptions<'a> {
             },
             srq: None,
             signal_all: false,
-            xrc: None,
         }
-    }
-
-    /// Sets the sizes of the queues.
-    #[must_use]
-    pub fn with_capabilities(mut self, capabilities: Capabilities) -> Self {
-        self.capabilities = capabilities;
-        self
-    }
-
-    /// Sets the CQ of the receive queue.
-    #[must_use]
-    pub fn with_recv_cq(mut self, cq: &'a CompletionQueue) -> Self {
-        self.recv_cq = cq;
-        self
-    }
-
-    /// Sets the shared receive queue (SRQ).
-    #[must_use]
-    pub fn with_srq(mut self, srq: impl Into<Option<&'a SharedReceiveQueue>>) -> Self {
-        self.srq = srq.into();
-        self
-    }
-
-    /// Sets whether all send requests generate a completion.
-    #[must_use]
-    pub fn with_signal_all(mut self, signal_all: bool) -> Self {
-        self.signal_all = signal_all;
-        self
     }
 }

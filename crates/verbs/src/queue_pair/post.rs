@@ -1,16 +1,68 @@
-//! Posting work requests.
+//! Posting work requests, and the address handles (AH) of UD requests.
+
+use std::sync::Arc;
 
 use ferroce_links::route::Route;
 use ferroce_proto::endpoint::Endpoint;
-use ferroce_proto::qp::{Permission, State};
+use ferroce_proto::qp::{AddressVector, Permission, State};
 use ferroce_proto::ud;
 use ferroce_proto::work::{Data, Operation, ReceiveRequest, SendRequest, WorkId};
 use ferroce_wire::number::{Immediate, QKey, Qpn};
 
 use super::QueuePair;
-use crate::address::AddressHandle;
-use crate::error::PostError;
+use crate::error::{CreateError, PostError};
+use crate::pd::{Domain, ProtectionDomain};
 use crate::time::now;
+
+/// An address handle (AH): the route of UD packets to a host or multicast group.
+///
+/// ```
+/// use ferroce::*;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (device, source_index) = Device::with_address("127.0.0.1:0".parse()?)?;
+/// # let context = Context::open(&device, &Options::default())?;
+/// # let pd = context.protection_domain();
+/// let destination = device.gids()[usize::from(source_index)].gid;
+/// let vector = AddressVector { port: 1, source_index, destination, ..Default::default() };
+/// let handle = pd.address_handle(&vector)?;
+/// // A datagram names the handle, and the QPN and Q_Key of the receiving queue pair: see `UdSendRequest`.
+/// assert_eq!(handle.vector().destination, destination);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[doc(alias = "ibv_ah")]
+pub struct AddressHandle {
+    pd: Arc<Domain>,
+    pub(crate) route: Route,
+    vector: AddressVector,
+}
+
+impl ProtectionDomain {
+    /// Creates an address handle.
+    ///
+    /// # Errors
+    ///
+    /// When the source is not in the GID table, or of another address family than the destination.
+    #[doc(alias = "ibv_create_ah")]
+    pub fn address_handle(&self, vector: &AddressVector) -> Result<AddressHandle, CreateError> {
+        let route = self.context().adapter().route(vector)?;
+        Ok(AddressHandle { pd: self.join(), route, vector: *vector })
+    }
+}
+
+impl AddressHandle {
+    /// Returns the address vector it was created from.
+    pub fn vector(&self) -> &AddressVector {
+        &self.vector
+    }
+
+    /// Whether it belongs to this PD.
+    pub fn is_in(&self, pd: &ProtectionDomain) -> bool {
+        Arc::ptr_eq(&self.pd, &pd.join())
+    }
+}
 
 /// A send request of a UD queue pair.
 #[derive(Clone, Debug)]
@@ -100,11 +152,7 @@ impl QueuePair {
         })
     }
 
-    /// Posts a send request to a UD QP.
-    ///
-    /// # Errors
-    ///
-    /// As [`QueuePair::post_send`].
+    /// Posts a send request to a UD QP, as [`QueuePair::post_send`] does to others.
     pub fn post_datagram(&self, datagram: UdSendRequest<'_>) -> Result<(), PostError> {
         self.post_datagrams([datagram]).result
     }
@@ -117,7 +165,7 @@ impl QueuePair {
         let length = |datagram: &UdSendRequest<'_>| datagram.data.len();
         self.post_list(datagrams, length, |endpoint, datagram| {
             self.check_data(&datagram.data)?;
-            let (adapter, route) = (self.adapter(), &datagram.address.route);
+            let (adapter, route) = (&self.shared.adapter, &datagram.address.route);
             adapter.rings.prepare_datagram(&adapter.port.links, route, datagram.destination);
             let posted = endpoint.post_datagram(datagram.into());
             posted.map_err(|error| PostError::of(error, endpoint.state()))
@@ -145,13 +193,13 @@ impl QueuePair {
         }
         inner.stats.posted(count);
         if inner.endpoint.state() == State::Error {
-            self.adapter().publish(core, &mut inner, now());
+            self.shared.adapter.publish(core, &mut inner, now());
         }
         if inner.holds(count, bytes) {
             drop(inner);
-            self.adapter().hold(core);
+            self.shared.adapter.hold(core);
         } else {
-            self.adapter().kick_locked(core, inner);
+            self.shared.adapter.kick_locked(core, inner);
         }
         Posted { count, result }
     }
@@ -193,14 +241,14 @@ impl QueuePair {
             return Err(PostError::TooManySges { given, max });
         }
         let mut inner = core.inner.lock();
-        match inner.endpoint.permits_receive() {
-            Permission::Allowed | Permission::Queued | Permission::Flushed => {}
-            _ => return Err(PostError::ReceiveState { state: inner.endpoint.state() }),
+        let permission = inner.endpoint.permits_receive();
+        if !matches!(permission, Permission::Allowed | Permission::Queued | Permission::Flushed) {
+            return Err(PostError::ReceiveState { state: inner.endpoint.state() });
         }
         core.receives.queue.lock().post(request).map_err(|_| PostError::ReceiveQueueFull)?;
         inner.stats.posted_receive();
         if inner.endpoint.state() == State::Error {
-            self.adapter().publish(core, &mut inner, now());
+            self.shared.adapter.publish(core, &mut inner, now());
         }
         Ok(())
     }

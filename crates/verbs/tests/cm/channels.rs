@@ -77,7 +77,8 @@ fn enhancements_are_offered_and_accepted() {
 fn messages_have_the_traffic_class_of_their_connection() {
     let name = format!("ferroce-cm-class-{}.pcapng", std::process::id());
     let path = std::env::temp_dir().join(name);
-    let options = Options::from_env().unwrap().with_port(port()).with_capture(path.clone());
+    let options =
+        Options { port: port(), capture: Some(path.clone()), ..Options::from_env().unwrap() };
     let events = EventChannel::with_options(options).unwrap();
     let (listening, address) = listener(&events, PortSpace::Tcp, V4, 1);
     let id = resolved(&events, PortSpace::Tcp, address);
@@ -113,7 +114,8 @@ fn messages_have_the_traffic_class_of_their_connection() {
 fn requests_contain_the_parameters_of_the_program() {
     let name = format!("ferroce-cm-chosen-{}.pcapng", std::process::id());
     let path = std::env::temp_dir().join(name);
-    let options = Options::from_env().unwrap().with_port(port()).with_capture(path.clone());
+    let options =
+        Options { port: port(), capture: Some(path.clone()), ..Options::from_env().unwrap() };
     let events = EventChannel::with_options(options).unwrap();
     let nobody = "127.0.0.1:4".parse().unwrap();
     let id = resolved(&events, PortSpace::Udp, nobody);

@@ -126,7 +126,7 @@ fn another_process_disconnects_an_orphan() {
     let (id, _end) = accept(&channel, &listener);
     other.hear("up");
     let [file] = &files()[..] else { panic!("{:?}", files()) };
-    let options = Options::from_env().unwrap().with_port(port());
+    let options = Options { port: port(), ..Options::from_env().unwrap() };
     assert_eq!(disconnect_orphans(file, &options), 1);
     expect!(channel, id, EventKind::Disconnected(DisconnectCause::Peer));
     // A process that disconnects itself removes its ledger.

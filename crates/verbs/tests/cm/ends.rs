@@ -22,7 +22,7 @@ pub(crate) const ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
 /// A channel whose cm_ids use a UDP port of this test only: on the common port, processes come and go, and a message may be
 /// lost with one of them.
 pub(crate) fn channel() -> EventChannel {
-    let options = Options::from_env().unwrap().with_port(port());
+    let options = Options { port: port(), ..Options::from_env().unwrap() };
     EventChannel::with_options(options).unwrap()
 }
 

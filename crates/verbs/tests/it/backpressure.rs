@@ -16,7 +16,7 @@ fn small_buffer() -> Context {
         force_buffers: false,
         ..ferroce_sys::Options::default()
     };
-    open_alone(&over_sockets().with_sockets(sockets))
+    open_alone(&Options { sockets, ..over_sockets() })
 }
 
 /// Waits for the sends of one side and the receives of the other.

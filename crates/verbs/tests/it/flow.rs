@@ -16,7 +16,7 @@ fn small_buffer() -> Context {
         force_buffers: false,
         ..ferroce_sys::Options::default()
     };
-    open_alone(&over_sockets().with_sockets(sockets))
+    open_alone(&Options { sockets, ..over_sockets() })
 }
 
 fn pairs(context: &Context, count: usize, size: usize) -> Vec<(Side, Side)> {
@@ -134,8 +134,8 @@ fn a_read_chunk_may_be_larger_than_the_buffer() {
         force_buffers: false,
         ..ferroce_sys::Options::default()
     };
-    let options = over_sockets().with_sockets(sockets);
-    let context = open_alone(&options.with_congestion(Congestion::Unlimited));
+    let congestion = Some(Congestion::Unlimited);
+    let context = open_alone(&Options { sockets, congestion, ..over_sockets() });
     let (one, other) = pairs(&context, 1, 1 << 20).pop().unwrap();
     other.region.write(0, &pattern(7, 1 << 20)).unwrap();
     one.post(1, Operation::Read { remote: other.region.remote(0) }, 0, 1 << 20);
@@ -227,7 +227,7 @@ fn connections_progress_alike() {
 /// Two devices of one process, as two processes have them: driving one does not drive the other.
 fn two_devices() -> (Context, Context) {
     let one = open_alone(&over_sockets());
-    let options = over_sockets().with_congestion(Some(Congestion::Window(1 << 20)));
+    let options = Options { congestion: Some(Congestion::Window(1 << 20)), ..over_sockets() };
     (one, open_alone(&options))
 }
 

@@ -30,7 +30,7 @@ impl Captured {
     fn new(name: &str, options: Options) -> Self {
         let file = format!("ferroce-headers-{}-{name}.pcapng", std::process::id());
         let path = std::env::temp_dir().join(file);
-        let context = open_alone(&options.with_capture(path.clone()));
+        let context = open_alone(&Options { capture: Some(path.clone()), ..options });
         Self { context: Some(context), path }
     }
 
@@ -149,7 +149,7 @@ fn only_packets_with_congestion_control_are_ecn_capable() {
         (ServiceType::UnreliableConnection, Some(dcqcn), 0),
     ] {
         for ipv6 in [false, true] {
-            let options = options().with_congestion(congestion);
+            let options = Options { congestion, ..options() };
             // A new file each time, because an existing one is continued.
             let name = format!("ecn-{service:?}-{ecn}-{ipv6}-{}", congestion.is_some());
             let captured = Captured::new(&name, options);

@@ -129,7 +129,7 @@ fn a_damaged_packet_is_not_executed() {
 #[test]
 fn a_cnp_slows_only_a_queue_pair_that_sends_through_sockets() {
     for (local, handled) in [(Local::Sockets, 1), (Local::Memory, 0)] {
-        let scene = scene_with(&Options::default().with_local(local));
+        let scene = scene_with(&Options { local, ..Options::default() });
         scene.still_works(1);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let bth = Bth {

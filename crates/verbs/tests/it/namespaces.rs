@@ -98,9 +98,9 @@ fn host() {
                 force_buffers: false,
                 ..ferroce_sys::Options::default()
             };
-            options = options.with_sockets(sockets);
+            options.sockets = sockets;
         }
-        faults => options = options.with_faults(Some(faults.parse().unwrap())),
+        faults => options.faults = Some(faults.parse().unwrap()),
     }
     let context = Context::open(&Device::named("eth0").unwrap(), &options).unwrap();
     let wanted = if family == "v6" { "fd00::" } else { "10.9.0." };

@@ -44,11 +44,10 @@ impl Path {
             _ => {}
         }
         options.sockets.force_buffers = false;
-        options.with_faults(
-            Some(faults)
-                .filter(|faults| !faults.is_empty())
-                .map(|faults| format!("{faults},seed=11").parse().unwrap()),
-        )
+        if !faults.is_empty() {
+            options.faults = Some(format!("{faults},seed=11").parse().unwrap());
+        }
+        options
     }
 }
 
@@ -98,7 +97,7 @@ fn peer() {
     let mut arguments = arguments.splitn(3, ' ');
     let port = arguments.next().unwrap().parse().unwrap();
     let path = ALL[arguments.next().unwrap().parse::<usize>().unwrap()];
-    let options = path.options(arguments.next().unwrap_or_default()).with_port(port);
+    let options = Options { port, ..path.options(arguments.next().unwrap_or_default()) };
     let context = Context::open(&Device::named("lo").unwrap(), &options).unwrap();
     let mut input = std::io::stdin().lines().map(Result::unwrap);
     let ends: Vec<_> = (0..QUEUE_PAIRS)

@@ -13,7 +13,7 @@ use ferroce::*;
 static REPORTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn listen() {
-    reports::listen(|text| REPORTS.lock().unwrap().push(text.to_owned()));
+    report::listen(|text| REPORTS.lock().unwrap().push(text.to_owned()));
 }
 
 /// Waits for a report that starts with this text.
@@ -210,7 +210,7 @@ fn a_smaller_path_mtu_of_the_peer() {
 /// The peer executes the message, and counts more packets in it than were sent.
 #[test]
 fn a_smaller_path_mtu_of_the_peer_through_shared_memory() {
-    let options = options().with_local(Local::Memory);
+    let options = Options { local: Local::Memory, ..options() };
     let [a, b] = apart_with(&options, |set| set.path_mtu = PathMtu::from_bytes(256));
     a.post(1, Operation::Write { remote: b.region.remote(0), immediate: None }, 0, 1000);
     let done = failure(&a);
@@ -347,7 +347,7 @@ fn a_completion_queue_that_is_too_small() {
     let text = report(&format!("QP {:#08x}: CQ {} with 1 entries", c.number().0, small.id()));
     assert!(text.contains("the queue pair is in ERR; create a larger CQ"), "{text}");
     assert_eq!(c.state(), State::Error);
-    let ended = reports::ended();
+    let ended = report::ended();
     assert!(ended.iter().any(|one| one.queue_pair == c.number() && one.number == 80), "{ended:?}");
     drop(b);
 }

@@ -18,7 +18,7 @@ const ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
 /// Opens a device whose port only the devices of this test use.
 fn open(test: u16, receive_buffer: usize) -> Context {
     let port = 10_000 + (std::process::id() % 1_000 * 10) as u16 + test;
-    let mut options = support::options().with_port(port);
+    let mut options = Options { port, ..support::options() };
     // Opening with equal options returns the same device.
     options.sockets.receive_buffer = receive_buffer;
     support::open(&options)

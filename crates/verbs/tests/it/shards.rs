@@ -11,7 +11,7 @@ use ferroce::*;
 const SHARDS: u8 = 4;
 
 fn sharded() -> Context {
-    open_alone(&options().with_shards(SHARDS))
+    open_alone(&Options { shards: Some(SHARDS), ..options() })
 }
 
 /// The slot of a QPN, which tells the shard.
@@ -77,7 +77,7 @@ fn queue_pairs_with_a_common_cq_or_channel_share_a_shard() {
     let cq = || context.completion_queue(16, Some(&channel)).unwrap();
     let rc = ServiceType::ReliableConnection;
     let (send, recv, third) = (cq(), cq(), cq());
-    let options = QueuePairOptions::new(rc, &send).with_recv_cq(&recv);
+    let options = QueuePairOptions { recv_cq: &recv, ..QueuePairOptions::new(rc, &send) };
     let first = pd.queue_pair(&options).unwrap();
     let others = [&send, &recv, &third].map(|cq| pd.queue_pair(&QueuePairOptions::new(rc, cq)));
     let others: Vec<_> = others.into_iter().map(Result::unwrap).collect();
@@ -106,7 +106,7 @@ fn polling_a_cq_drives_the_shards_of_all_its_queue_pairs() {
         })
         .unzip();
     assert_ne!(slot(&bound[0]), slot(&bound[1]));
-    let options = QueuePairOptions::new(rc, &cqs[0]).with_recv_cq(&cqs[1]);
+    let options = QueuePairOptions { recv_cq: &cqs[1], ..QueuePairOptions::new(rc, &cqs[0]) };
     let (one, other) = (pd.queue_pair(&options).unwrap(), pd.queue_pair(&options).unwrap());
     bring_up(&one, &attributes(&context, index, other.number(), 4096));
     bring_up(&other, &attributes(&context, index, one.number(), 4096));
@@ -179,7 +179,7 @@ fn an_srq_serves_queue_pairs_of_all_shards() {
     let ends: Vec<_> = (0..SENDERS)
         .map(|_| {
             let cq = context.completion_queue(EACH as usize, None).unwrap();
-            let options = QueuePairOptions::new(rc, &cq).with_srq(&srq);
+            let options = QueuePairOptions { srq: Some(&srq), ..QueuePairOptions::new(rc, &cq) };
             let receiver = pd.queue_pair(&options).unwrap();
             let sender = side(&context, rc, 4096);
             bring_up(&receiver, &attributes(&context, index, sender.queue_pair.number(), 1024));
@@ -294,7 +294,8 @@ fn objects_are_destroyed_while_other_shards_work() {
 #[test]
 fn a_capture_has_the_packets_of_all_shards_once() {
     let path = std::env::temp_dir().join(format!("ferroce-shards-{}.pcapng", std::process::id()));
-    let context = open_alone(&options().with_shards(2).with_capture(path.clone()));
+    let context =
+        open_alone(&Options { shards: Some(2), capture: Some(path.clone()), ..options() });
     let pairs = pairs(&context, ServiceType::ReliableConnection, 2, 4096);
     for (one, other) in &pairs {
         assert_eq!(slots([&one.queue_pair, &other.queue_pair]).len(), 2);

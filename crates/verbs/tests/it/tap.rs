@@ -33,7 +33,7 @@ fn port(test: u16) -> u16 {
 }
 
 fn capturing(path: &Path, test: u16) -> Options {
-    options().with_capture(path.to_owned()).with_port(port(test))
+    Options { capture: Some(path.to_owned()), port: port(test), ..options() }
 }
 
 /// The ICRC and the UDP checksum of a frame.
@@ -182,7 +182,7 @@ fn reopening_a_device_continues_its_capture() {
 fn corrupted_packets_are_captured_as_received() {
     let scratch = Scratch::new("corrupted");
     let faults: Faults = "corruption=10%,seed=3".parse().unwrap();
-    let context = open(&capturing(&scratch.0, 8).with_faults(faults));
+    let context = open(&Options { faults: Some(faults), ..capturing(&scratch.0, 8) });
     traffic(&context, false).unwrap();
     let counted = context.statistics();
     drop(context);
@@ -204,7 +204,7 @@ fn an_unwritable_capture_is_an_error() {
     let device = Device::named("lo").unwrap();
     let error = Context::open(&device, &capturing(Path::new("/nowhere/at/all"), 5)).unwrap_err();
     assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
-    assert!(open(&options().with_port(port(5))).capture_status().is_none());
+    assert!(open(&Options { port: port(5), ..options() }).capture_status().is_none());
 }
 
 #[test]

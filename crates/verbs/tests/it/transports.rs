@@ -108,7 +108,7 @@ fn rc_recovers_from_loss_duplication_and_reordering() {
     {
         let mut faults: Faults = faults.parse().unwrap();
         faults.seed = number as u64;
-        let context = open(&options().with_faults(faults));
+        let context = open(&Options { faults: Some(faults), ..options() });
         write_read_send(&context, 0, 1024, &[0, 1, 1025, 65_537, 300_000]);
     }
 }
@@ -116,7 +116,7 @@ fn rc_recovers_from_loss_duplication_and_reordering() {
 #[test]
 fn rc_works_without_gso_and_gro() {
     let plain = ferroce::SocketOptions { gso: false, gro: false, ..Default::default() };
-    let context = open(&options().with_sockets(plain));
+    let context = open(&Options { sockets: plain, ..options() });
     write_read_send(&context, 0, 4096, &lengths(4096));
 }
 

@@ -167,7 +167,8 @@ fn a_stopped_receiver_does_not_stop_the_sender() {
 #[test]
 fn lost_datagrams_are_injected_faults() {
     let faults: Faults = "loss=50%,seed=3".parse().unwrap();
-    let contexts = [open_alone(&shared()), open_alone(&shared().with_faults(faults))];
+    let contexts =
+        [open_alone(&shared()), open_alone(&Options { faults: Some(faults), ..shared() })];
     let [one, other] = contexts.each_ref().map(datagram_side);
     let handle = address(&contexts[0], &one);
     (0..100).for_each(|id| other.post_receive(id, 0, GRH + 64));
@@ -235,7 +236,7 @@ fn captures_have_every_datagram_with_its_icrc() {
     let name = format!("ferroce-rings-datagrams-{}.pcapng", std::process::id());
     let path = std::env::temp_dir().join(name);
     // The analyser knows RoCE by its port.
-    let context = open(&shared().with_capture(path.clone()));
+    let context = open(&Options { capture: Some(path.clone()), ..shared() });
     let (one, other) = (datagram_side(&context), datagram_side(&context));
     exchange(&one, &other, &address(&context, &one));
     let counted = context.statistics();

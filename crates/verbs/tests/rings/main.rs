@@ -21,7 +21,7 @@ use support::{
 const MEMORY: u64 = 4 << 20;
 
 fn shared() -> Options {
-    Options::default().with_local(Local::Memory)
+    Options { local: Local::Memory, ..Options::default() }
 }
 
 fn pair(context: &Context, service: ServiceType, mtu: usize) -> (Side, Side) {
@@ -111,7 +111,7 @@ fn a_process_without_shared_memory_is_reached_by_sockets() {
 #[test]
 fn faults_are_recovered() {
     let faults: Faults = "loss=2%,reordering=2%,duplication=2%,seed=3".parse().unwrap();
-    let context = open_alone(&shared().with_faults(faults));
+    let context = open_alone(&Options { faults: Some(faults), ..shared() });
     let (one, other) = pair(&context, ServiceType::ReliableConnection, 1024);
     exchange(&one, &other);
     let counted = context.statistics();
@@ -122,7 +122,7 @@ fn faults_are_recovered() {
 /// The ring to a process that has ended is replaced by that to the new owner of its slot before the device thread notices the end.
 #[test]
 fn requests_to_a_process_fail_when_its_slot_has_another_owner() {
-    let theirs = shared().with_congestion(Congestion::Unlimited);
+    let theirs = Options { congestion: Some(Congestion::Unlimited), ..shared() };
     let (context, first) = (open_alone(&shared()), open_alone(&theirs));
     let index = gid_index(&context, false).unwrap();
     let new_side = |context: &Context| side(context, ServiceType::ReliableConnection, 4096);
@@ -177,7 +177,7 @@ fn packets_in_runs_are_counted_one_by_one() {
 fn a_captured_receiver_sees_each_packet_of_a_run() {
     let name = format!("ferroce-rings-runs-{}.pcapng", std::process::id());
     let path = std::env::temp_dir().join(name);
-    let contexts = [open(&shared()), open(&shared().with_capture(path.clone()))];
+    let contexts = [open(&shared()), open(&Options { capture: Some(path.clone()), ..shared() })];
     let [one, other] =
         contexts.each_ref().map(|context| side(context, ServiceType::ReliableConnection, 4 << 20));
     connect(&one, &other, gid_index(&contexts[0], false).unwrap(), 1024);
@@ -198,7 +198,7 @@ fn captures_have_every_packet_with_its_icrc() {
     let name = format!("ferroce-rings-{}.pcapng", std::process::id());
     let path = std::env::temp_dir().join(name);
     // The analyser knows RoCE by its port.
-    let context = open(&shared().with_capture(path.clone()));
+    let context = open(&Options { capture: Some(path.clone()), ..shared() });
     let (one, other) = pair(&context, ServiceType::ReliableConnection, 4096);
     exchange(&one, &other);
     let counted = context.statistics();
@@ -298,7 +298,7 @@ fn with_timeout(context: &Context, peer: Qpn, timeout: AckTimeout) -> QueuePairA
 #[ignore = "the other process of tests"]
 fn child() {
     let Ok(port) = std::env::var(PORT) else { return };
-    let options = shared().with_port(port.parse().unwrap());
+    let options = Options { port: port.parse().unwrap(), ..shared() };
     let context = Context::open(&Device::named("lo").unwrap(), &options).unwrap();
     let end = side(&context, ServiceType::ReliableConnection, MEMORY as usize);
     let remote = end.region.remote(0);
@@ -431,7 +431,8 @@ fn completes_after_a_stop(options: &Options, timeout: AckTimeout, stop: Duration
 /// Over sockets, only the peer can tell. Through shared memory its end is noticed at once.
 #[test]
 fn an_idle_queue_pair_notices_a_silent_peer_by_keepalives() {
-    let context = open_alone(&over_sockets().with_keepalive(Duration::from_millis(20)));
+    let context =
+        open_alone(&Options { keepalive: Some(Duration::from_millis(20)), ..over_sockets() });
     let mut process = Process::start();
     // 268 ms: the peer may be slow on a busy machine.
     let (end, _) = process.connect_with(&context, AckTimeout(16));

@@ -27,7 +27,7 @@ pub fn options() -> Options {
 
 /// Options for tests of what happens to packets in sockets.
 pub fn over_sockets() -> Options {
-    Options::default().with_local(Local::Sockets)
+    Options { local: Local::Sockets, ..Options::default() }
 }
 
 /// Opens the loopback device, which every host has.
@@ -38,7 +38,7 @@ pub fn open(options: &Options) -> Context {
 /// Opens the loopback device at a port that only this process uses. On the common port, processes come and go, and packets
 /// are forwarded between them: UC and UD may lose some then.
 pub fn open_alone(options: &Options) -> Context {
-    open(&options.clone().with_port(own_port()))
+    open(&Options { port: own_port(), ..options.clone() })
 }
 
 /// The port of [`open_alone`].

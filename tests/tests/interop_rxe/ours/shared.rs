@@ -35,8 +35,8 @@ pub(crate) fn run(task: &Task) {
         receives.post(ReceiveRequest { id: WorkId(slot as u64), sg_list }).expect("room");
     };
     (0..DEPTH).for_each(post_receive);
-    let options = QueuePairOptions::new(ServiceType::ReliableConnection, &end.completions)
-        .with_srq(&receives);
+    let options = QueuePairOptions::new(ServiceType::ReliableConnection, &end.completions);
+    let options = QueuePairOptions { srq: Some(&receives), ..options };
     let make = || end.pd.queue_pair(&options).expect("a queue pair");
     let pairs: Vec<QueuePair> = (0..PAIRS).map(|_| make()).collect();
     // Far apart, so that they are easy to distinguish in a capture.

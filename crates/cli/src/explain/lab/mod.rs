@@ -96,7 +96,7 @@ fn text(error: impl Into<Error>) -> String {
 
 /// The options of the device.
 fn options(capture: &Scratch) -> Options {
-    Options::default().with_local(Local::Sockets).with_capture(capture.0.clone())
+    Options { local: Local::Sockets, capture: Some(capture.0.clone()), ..Options::default() }
 }
 
 fn device() -> Outcome<(Device, u8)> {
@@ -139,7 +139,7 @@ impl Lab {
     fn unconnected(setup: &Setup) -> Outcome<Self> {
         let capture = scratch()?;
         let (device, _) = device()?;
-        let options = options(&capture).with_faults(setup.faults);
+        let options = Options { faults: setup.faults, ..options(&capture) };
         let ends = [
             End::open('A', &device, &options, setup.service)?,
             End::open('B', &device, &options, setup.service)?,

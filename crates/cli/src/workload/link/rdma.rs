@@ -71,7 +71,7 @@ impl RdmaLink {
             max_recv_wr: RECEIVES as u32,
             ..options.capabilities
         };
-        let options = options.with_capabilities(capabilities);
+        let options = QueuePairOptions { capabilities, ..options };
         let qps = (0..ranks).map(|peer| match peer == rank {
             true => Ok(None),
             false => pd.queue_pair(&options).map(Some),

@@ -39,8 +39,8 @@ fn post(side: &Side, operation: Operation) {
 
 /// Two devices with different options, which use rings like two processes.
 fn contexts() -> [Context; 2] {
-    let options = Options::default().with_local(Local::Memory);
-    [options.clone(), options.with_congestion(Congestion::Unlimited)]
+    let options = Options { local: Local::Memory, ..Options::default() };
+    [options.clone(), Options { congestion: Some(Congestion::Unlimited), ..options }]
         .map(|options| open_alone(&options))
 }
 

@@ -64,7 +64,7 @@ fn a_batch_holds_packets_for_one_process() {
 /// Until the call that destroys it returns, its number is in the tables, and passes of other threads find it.
 #[test]
 fn a_late_packet_for_a_destroyed_queue_pair_takes_no_credit() {
-    let context = open_alone(&Options::default().with_local(Local::Sockets));
+    let context = open_alone(&Options { local: Local::Sockets, ..Options::default() });
     let [one, other] = [(); 2].map(|()| side(&context, ServiceType::ReliableConnection, 64));
     connect(&one, &other, gid_index(&context, false).unwrap(), 1024);
     let adapter = context.adapter();
