@@ -82,7 +82,7 @@ fn a_message_names_its_process_by_slot_or_service() {
     let CmMessage::Req(request) = &req.message else { panic!("no REQ") };
     let rejection = |remote_comm_id| {
         let rej = Rej { remote_comm_id, reason: RejectReason::TIMEOUT, ..Rej::default() };
-        Transmit { message: rej.into(), ..req.clone() }.to_mad()
+        Transmit { message: rej.into(), ..req }.to_mad()
     };
     let named = rejection(request.local_comm_id);
     assert_eq!(owner(&one, &named, false, false), Owner::Us);
