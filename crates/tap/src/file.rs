@@ -11,7 +11,7 @@ use ferroce_trace::file::WriteError;
 
 use super::queue::Shared;
 use super::writer::{Output, Writer};
-use super::{CapturePolicy, CaptureStatus, Interface};
+use crate::capture::{CapturePolicy, CaptureStatus, Interface};
 use crate::sync::lock;
 
 /// A capture file that this process has, or had, open.

@@ -6,7 +6,8 @@ use ferroce_trace::file::Direction;
 use ferroce_wire::ip::InternetChecksum;
 use ferroce_wire::opcode::Opcode;
 
-use super::{Interface, Owner, PacketMetadata};
+use crate::capture::Interface;
+use crate::metadata::{Owner, PacketMetadata};
 
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];

@@ -15,7 +15,9 @@
 //! | file | role |
 //! |---|---|
 //! | `metadata` | the metadata of a packet: direction, addresses, QP, work request |
+//! | `capture` | what a capture is of, its policy, its state |
 //! | `file` | the open capture files |
+//! | `chunk` | packets that are written together |
 //! | `queue` | the queue between the data path and the writer thread |
 //! | `writer` | the writer thread: builds frames and writes them |
 //! | `frame` | a packet with all its headers, and its comment |
@@ -26,6 +28,8 @@
 #[cfg(test)]
 use ferroce_test_support as _;
 
+mod capture;
+mod chunk;
 mod file;
 mod frame;
 mod live;
@@ -34,15 +38,15 @@ mod queue;
 mod sync;
 mod writer;
 
-use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use ferroce_wire::transport::Bth;
 
 use crate::sync::lock;
+pub use capture::{CaptureError, CapturePolicy, CaptureStatus, Interface};
 pub use file::{captures, finish_all};
 pub use frame::Comments;
 use live::attachment::Attachment;
@@ -50,74 +54,6 @@ pub use live::look_for_collectors;
 pub use live::message::{Message, RecordHeader};
 pub use metadata::{Owner, PacketMetadata};
 use queue::Shared;
-
-/// What happens when packets come faster than a capture can write them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CapturePolicy {
-    /// The device waits until they are written: a slow disk slows it, and the capture is complete.
-    #[default]
-    Block,
-    /// Packets are missing in the capture, which counts them; the device does not wait.
-    Drop,
-}
-
-/// A device and its network interface, as captures describe them.
-#[derive(Clone, Debug)]
-pub struct Interface {
-    /// The name of the device.
-    pub name: String,
-    /// The name of the network interface.
-    pub network: String,
-    /// The Ethernet address of the network interface; all zero for the loopback.
-    pub mac: Option<[u8; 6]>,
-}
-
-/// A capture file cannot be opened.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write the capture {}: {source}", path.display())]
-pub struct CaptureError {
-    /// The file, with the process ID in its name.
-    pub path: PathBuf,
-    /// The error of the operating system.
-    pub source: io::Error,
-}
-
-/// The state of a capture.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CaptureStatus {
-    /// Packets written.
-    pub written: u64,
-    /// Packets dropped: they arrived faster than they could be written, or writing failed.
-    pub dropped: u64,
-    /// Why writing stopped, if it did.
-    pub failure: Option<String>,
-}
-
-impl CaptureStatus {
-    /// A message about missing packets; `None` if the capture is complete.
-    pub fn complaint(&self) -> Option<String> {
-        match (&self.failure, self.dropped) {
-            (Some(failure), _) => Some(format!(
-                "the capture ends after {} packets, {} are missing: {failure}",
-                self.written, self.dropped
-            )),
-            (None, 0) => None,
-            (None, dropped) => Some(format!(
-                "{dropped} of {} packets are missing in the capture: they came faster than they could be written",
-                dropped + self.written
-            )),
-        }
-    }
-
-    /// The sum of two parts of a file.
-    fn and(self, later: Self) -> Self {
-        Self {
-            written: self.written + later.written,
-            dropped: self.dropped + later.dropped,
-            failure: self.failure.or(later.failure),
-        }
-    }
-}
 
 /// Captures the packets of one device: to a file, to live collectors, or not at all.
 #[derive(Debug)]

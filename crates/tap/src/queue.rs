@@ -3,13 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use ferroce_wire::transport::Bth;
 
 use super::metadata::Sources;
 use super::writer::Writer;
-use super::{CapturePolicy, CaptureStatus, Interface, PacketMetadata};
+use crate::capture::{CapturePolicy, CaptureStatus, Interface};
+use crate::chunk::{Chunk, Entry, real_time};
+use crate::metadata::PacketMetadata;
 use crate::sync::lock;
 
 /// The maximum number of queued bytes, including those being written: how far the disk or the scheduler may fall
@@ -24,52 +26,6 @@ const MAX_SPARE_CHUNKS: usize = 8;
 
 /// How long an incomplete chunk waits for more packets before it is written.
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
-
-/// A packet in the queue.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) interface: u32,
-    pub(super) metadata: PacketMetadata,
-    /// Nanoseconds since 1970.
-    pub(super) time: u64,
-    /// The length of the packet.
-    pub(super) length: usize,
-    /// Packets of its interface dropped since the previous one.
-    pub(super) dropped: u64,
-}
-
-/// Packets that are written together.
-#[derive(Debug, Default)]
-pub(super) struct Chunk {
-    pub(super) entries: Vec<Entry>,
-    /// Their bytes, concatenated.
-    pub(super) bytes: Vec<u8>,
-    /// Why packets were refused, by their positions in `entries`, in no order.
-    pub(super) reasons: Vec<(usize, String)>,
-}
-
-/// Records among which a refused packet is looked for: it was sent or received a moment ago.
-const MAX_SEARCHED: usize = 4096;
-
-impl Chunk {
-    fn size(&self) -> usize {
-        self.bytes.len() + self.entries.len() * size_of::<Entry>()
-    }
-
-    /// Adds why a packet was refused to its last record. Returns whether it was found.
-    fn annotate(&mut self, packet: &Bth, reason: &str) -> bool {
-        let mut start = self.bytes.len();
-        for (index, entry) in self.entries.iter().enumerate().rev().take(MAX_SEARCHED) {
-            start = start.saturating_sub(entry.length);
-            let header = self.bytes[start..].first_chunk().map(Bth::parse);
-            if header.as_ref() == Some(packet) {
-                self.reasons.push((index, reason.to_owned()));
-                return true;
-            }
-        }
-        false
-    }
-}
 
 /// The dropped packets of an interface.
 #[derive(Clone, Copy, Debug, Default)]
@@ -300,12 +256,6 @@ impl Shared {
             }
         }
     }
-}
-
-/// Nanoseconds since 1970.
-pub(super) fn real_time() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ fn the_error_names_the_file_with_the_process_id() {
     let error = open("/nowhere/at/all-%p.pcapng", &[]).unwrap_err();
     let path = format!("/nowhere/at/all-{}.pcapng", std::process::id());
     assert_eq!(error.path, Path::new(&path));
-    assert_eq!(error.source.kind(), io::ErrorKind::NotFound);
+    assert_eq!(error.source.kind(), std::io::ErrorKind::NotFound);
     assert!(error.to_string().starts_with(&format!("cannot write the capture {path}: ")));
 }
 

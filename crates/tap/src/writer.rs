@@ -9,9 +9,10 @@ use ferroce_sys::file_lock;
 use ferroce_trace::file::{Batch, LinkType, Packet, PcapngWriter, Timestamp, WriteError};
 use ferroce_wire::opcode::Opcode;
 
+use super::capture::Interface;
+use super::chunk::{Chunk, real_time};
 use super::frame::{self, Comments};
-use super::queue::{Chunk, real_time};
-use super::{Interface, PacketMetadata};
+use super::metadata::PacketMetadata;
 
 /// The maximum number of packets per write call: each has two slices, and the system takes 1024.
 const MAX_PACKETS_PER_WRITE: usize = 500;
@@ -195,8 +196,9 @@ mod tests {
     use ferroce_wire::transport::Bth;
 
     use super::super::CapturePolicy;
+    use super::super::chunk::Entry;
+    use super::super::queue::Shared;
     use super::super::queue::tests::metadata;
-    use super::super::queue::{Entry, Shared};
     use super::*;
 
     /// The last record of the packet has the reason; of a packet that is written already, the next record.

@@ -10,9 +10,11 @@ use ferroce_sys::ring::{Broken, Producer};
 use ferroce_trace::file::Direction;
 
 use super::super::metadata::Sources;
-use super::super::queue::real_time;
-use super::super::{Interface, PacketMetadata, frame};
 use super::message::{Message, RecordHeader};
+use crate::capture::Interface;
+use crate::chunk::real_time;
+use crate::frame;
+use crate::metadata::PacketMetadata;
 use crate::sync::lock;
 
 /// How often a thread that waits for space looks whether there is some. The collector empties the ring in a few

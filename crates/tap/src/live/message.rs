@@ -8,8 +8,8 @@ use ferroce_proto::work::WorkId;
 use ferroce_trace::file::Direction;
 use ferroce_wire::number::Qpn;
 
-use super::super::Owner;
 use super::super::frame::Comments;
+use crate::metadata::Owner;
 
 /// The longest name in a message; longer ones are cut.
 const MAX_NAME: usize = 64;
