@@ -7,7 +7,7 @@ use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
 
 use crate::host::{Host, Loss, Published};
-use crate::queue_pair::{Object, ReceiveSource, State as _};
+use crate::queue_pair::{Object, ReceiveSource};
 
 /// Moves the completions of a QP to its CQs, raises its events and adds up its counters.
 pub fn publish<H: Host>(
@@ -17,10 +17,10 @@ pub fn publish<H: Host>(
     now: Instant,
 ) -> Published {
     let mut published = Published::default();
-    if state.queue_pair().destroyed {
+    if state.destroyed {
         return published;
     }
-    if state.queue_pair().endpoint.has_counters() {
+    if state.endpoint.has_counters() {
         publish_troubles(host, handle, state, now, &mut published);
     } else if let Some(overrun) = move_completions(host, handle, state, now, &mut published) {
         let reason = end_by_overrun(host, handle, state, overrun, now, &mut published);
@@ -44,7 +44,7 @@ fn publish_troubles<H: Host>(
     now: Instant,
     published: &mut Published,
 ) {
-    let endpoint = &mut state.queue_pair().endpoint;
+    let endpoint = &mut state.endpoint;
     let counted = endpoint.take_counters();
     published.lost = Loss {
         requests: counted.packet_seq_err + counted.local_ack_timeout_err > 0,
@@ -80,7 +80,7 @@ fn end_by_overrun<H: Host>(
     now: Instant,
     published: &mut Published,
 ) -> Reason {
-    state.queue_pair().endpoint.handle_fatal();
+    state.endpoint.handle_fatal();
     let reason = host.overrun(state, overrun);
     // What is flushed now may belong to the other CQ.
     move_last_completions(host, handle, state, now, published);
@@ -110,19 +110,19 @@ fn move_completions<H: Host>(
     published: &mut Published,
 ) -> Option<H::Overrun> {
     let mut lost = None;
-    while let Some(one) = state.queue_pair().endpoint.poll_send_completion() {
+    while let Some(one) = state.endpoint.poll_send_completion() {
         published.some = true;
         lost = lost.or(host.complete_send(handle, state, one, now).err());
     }
-    while let Some(one) = state.queue_pair().endpoint.poll_receive_completion() {
+    while let Some(one) = state.endpoint.poll_receive_completion() {
         published.some = true;
         let shared = one.receive_queue.and_then(|number| host.tables().receive_queue(number));
         lost = lost.or(host.complete_receive(handle, state, shared.as_ref(), one, now).err());
     }
-    while let Some(event) = state.queue_pair().endpoint.poll_event() {
+    while let Some(event) = state.endpoint.poll_event() {
         host.raise(handle, event);
     }
-    if state.queue_pair().endpoint.state() == qp::State::Error {
+    if state.endpoint.state() == qp::State::Error {
         lost = lost.or(flush_receives(host, handle, state, now));
     }
     lost
@@ -139,7 +139,7 @@ fn flush_receives<H: Host>(
     let mut lost = None;
     loop {
         let mut queue = handle.receives().queue().lock();
-        let flushed = state.queue_pair().endpoint.flush_receive(&mut queue);
+        let flushed = state.endpoint.flush_receive(&mut queue);
         drop(queue);
         let Some(one) = flushed else { return lost };
         lost = lost.or(host.complete_receive(handle, state, None, one, now).err());

@@ -12,7 +12,7 @@ use crate::credit::{Credit, Receiver};
 use crate::handle::Schedulable;
 use crate::host::{Host, Loss};
 use crate::link::{Committed, Link, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
-use crate::queue_pair::{Object, QueuePair, State as _};
+use crate::queue_pair::{Object, QueuePair};
 use crate::schedule::Schedule;
 use crate::tuning::transmit_queues::PATIENCE;
 use crate::tuning::turns::TURN;
@@ -140,7 +140,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         state: &mut H::State,
         now: Instant,
     ) -> (usize, TurnEnd) {
-        let QueuePair { queue, membership, destroyed, .. } = state.queue_pair();
+        let QueuePair { queue, membership, destroyed, .. } = &mut **state;
         // Through the link before it was connected again, or destroyed within a pass.
         if *destroyed || queue.is_some() && membership.holds_credit() {
             self.credit.leave(handle, membership, &mut self.schedule);
@@ -148,21 +148,21 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         if *destroyed {
             return (0, TurnEnd::Done);
         }
-        state.queue_pair().doorbell.release();
+        state.doorbell.release();
         host.begin_turn(state, now);
-        if state.queue_pair().queue.is_some() {
+        if state.queue.is_some() {
             let turn = self.turn_in_queue(host, handle, state, now);
             let lost = publish(host, handle, state, now).lost;
-            self.update(handle, state.queue_pair(), lost);
+            self.update(handle, state, lost);
             // Without room its transport is not asked, so a wait that is over remains its timeout. It goes on with the room.
-            let timeout = state.queue_pair().endpoint.poll_timeout();
+            let timeout = state.endpoint.poll_timeout();
             if !handle.marks().waits_for_room() || timeout.is_some_and(|due| due > now) {
-                self.set_timer(handle, state.queue_pair());
+                self.set_timer(handle, state);
             }
             return turn;
         }
         let _guard = link.guard();
-        let QueuePair { membership, receiver, .. } = state.queue_pair();
+        let QueuePair { membership, receiver, .. } = &mut **state;
         let budget = self.credit.budget(handle, membership, *receiver, &mut self.schedule);
         let mut turn = Turn { budget, packets: 0 };
         let mut end = TurnEnd::Over;
@@ -187,7 +187,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
             }
         }
         let lost = publish(host, handle, state, now).lost;
-        let queue_pair = state.queue_pair();
+        let queue_pair = &mut **state;
         self.update(handle, queue_pair, lost);
         if let (TurnEnd::Done, Some(needs)) = (end, queue_pair.endpoint.over_budget()) {
             if !self.credit.wait(handle, &queue_pair.membership, needs, &mut self.schedule) {
@@ -207,7 +207,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         now: Instant,
     ) -> (usize, TurnEnd) {
         // Taken out while the rest of the state changes.
-        let Some(mut queue) = state.queue_pair().queue.take() else { return (0, TurnEnd::Done) };
+        let Some(mut queue) = state.queue.take() else { return (0, TurnEnd::Done) };
         let number = queue.number();
         let mut turn = queue.begin(host, state);
         let mut packets = 0;
@@ -228,7 +228,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
             match sent {
                 Sent::Packets { count, .. } => {
                     packets += count;
-                    if state.queue_pair().endpoint.pending() == Pending::Nothing {
+                    if state.endpoint.pending() == Pending::Nothing {
                         end = TurnEnd::Done;
                         break;
                     }
@@ -247,7 +247,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
             }
         }
         turn.end(host, state, packets);
-        state.queue_pair().queue = Some(queue);
+        state.queue = Some(queue);
         (packets, end)
     }
 
@@ -266,7 +266,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
             if let Some(sent) = self.transmit_datagram(host, handle, state, to, now) {
                 return sent;
             }
-            let member = &mut state.queue_pair().membership;
+            let member = &mut state.membership;
             if self.credit.must_wait(handle, member, to.0, turn.packets > 0) {
                 return Sent::Nothing;
             }
@@ -302,7 +302,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         to: (Receiver, H::Route),
         now: Instant,
     ) -> Option<Sent> {
-        let last = state.queue_pair().datagrams.take().filter(|(receiver, _)| *receiver == to.0);
+        let last = state.datagrams.take().filter(|(receiver, _)| *receiver == to.0);
         let mut queue = host.datagram_queue(state, to, last.map(|(_, queue)| queue))?;
         let number = queue.number();
         let mut turn = queue.begin(host, state);
@@ -316,7 +316,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
                 Sent::Full if self.credit.is_stalled(number, now) => {
                     // Polled and dropped, as if the network had lost it.
                     let mut memory = host.memory(now);
-                    let endpoint = &mut state.queue_pair().endpoint;
+                    let endpoint = &mut state.endpoint;
                     match endpoint.poll_transmit(now, &mut budget, &mut memory) {
                         Some(_) => Sent::NOWHERE,
                         None => Sent::Nothing,
@@ -324,7 +324,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
                 }
                 Sent::Full if turn.wait(host) => {
                     self.credit.wait_for_room(handle, number);
-                    let member = &mut state.queue_pair().membership;
+                    let member = &mut state.membership;
                     self.schedule.set_timer(handle, member, Some(now + PATIENCE));
                     Sent::Nothing
                 }
@@ -332,7 +332,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
                 nothing => nothing,
             };
         turn.end(host, state, 1);
-        state.queue_pair().datagrams = Some((to.0, queue));
+        state.datagrams = Some((to.0, queue));
         Some(sent)
     }
 
@@ -346,7 +346,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         while let Some((time, number)) = self.schedule.pop_timer(now) {
             let Some(handle) = host.tables().queue_pair(number) else { continue };
             let mut state = handle.state().lock();
-            let queue_pair = state.queue_pair();
+            let queue_pair = &mut **state;
             // Another entry had an earlier time and was handled.
             if queue_pair.destroyed || !queue_pair.membership.take_timer(time) {
                 continue;
@@ -358,7 +358,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
                 queue_pair.endpoint.handle_timeout(now);
                 let published = publish(host, &handle, &mut state, now);
                 completed |= published.some;
-                self.update(&handle, state.queue_pair(), published.lost);
+                self.update(&handle, &mut state, published.lost);
                 // Its next timer is set after it has transmitted; until then `poll_timeout` may return the expired one.
                 self.schedule.push(handle.clone());
                 continue;
@@ -383,7 +383,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         now: Instant,
     ) -> bool {
         let published = publish(host, handle, state, now);
-        let queue_pair = state.queue_pair();
+        let queue_pair = &mut **state;
         self.update(handle, queue_pair, published.lost);
         self.schedule.received(handle, queue_pair.endpoint.pending());
         self.set_timer(handle, queue_pair);
@@ -400,7 +400,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         state: &mut H::State,
         now: Instant,
     ) {
-        let queue_pair = state.queue_pair();
+        let queue_pair = &mut **state;
         if queue_pair.endpoint.pending() != Pending::Ack || queue_pair.destroyed {
             return;
         }
@@ -411,7 +411,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         }
         if let Some(mut queue) = queue_pair.queue.take() {
             let written = queue.write_ack(host, state);
-            state.queue_pair().queue = Some(queue);
+            state.queue = Some(queue);
             if !written {
                 self.turn_in_queue(host, handle, state, now);
             }
@@ -430,7 +430,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         let mut completed = false;
         for handle in host.tables().queue_pairs() {
             let mut state = handle.state().lock();
-            let QueuePair { endpoint, queue, destroyed, .. } = state.queue_pair();
+            let QueuePair { endpoint, queue, destroyed, .. } = &mut **state;
             if *destroyed || !queue.as_ref().is_some_and(&has_ended) {
                 continue;
             }
@@ -497,7 +497,7 @@ fn transmit_packet<H: Host, X: Tx<H>>(
         return Sent::Full;
     }
     let is_captured = host.is_captured();
-    let queue_pair = state.queue_pair();
+    let queue_pair = &mut **state;
     let mut memory = host.memory(now);
     let outgoing = queue_pair.endpoint.poll_transmit(now, budget, &mut memory);
     let Some(outgoing) = outgoing else { return Sent::Nothing };

@@ -10,7 +10,7 @@ use ferroce_wire::transport::{Aeth, Bth, Reth};
 
 use crate::arrival::is_default_partition;
 use crate::host::Host;
-use crate::queue_pair::{Object, ReceiveSource, State as _};
+use crate::queue_pair::{Object, ReceiveSource};
 
 /// Gives a packet of its peer, from the BTH to the ICRC, to the transport of an RC QP. `packets`: how many the peer has sent
 /// as this one. Returns false, with no state changed, if it has to go the general way.
@@ -30,7 +30,7 @@ pub fn receive_fast<H: Host>(
         return false;
     }
     let rest = &rest[..rest.len() - behind];
-    let endpoint = &mut state.queue_pair().endpoint;
+    let endpoint = &mut state.endpoint;
     // Told where the operation is a constant: it selects a counter.
     match bth.opcode {
         Opcode::RC_ACKNOWLEDGE => {

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use core::ops::Deref;
+use core::ops::{Deref, DerefMut};
 
 use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::Event;
@@ -20,7 +20,7 @@ use crate::arrival::{Arrival, Refusal};
 use crate::credit::Receiver;
 use crate::credit::probe::ProbePacket;
 use crate::handle::Handle;
-use crate::queue_pair::{Object, ReceiveSource, State};
+use crate::queue_pair::{Object, QueuePair, ReceiveSource};
 use crate::tables::Tables;
 
 /// The embedder of the device core: the engine of the library, or a host of the simulator. It may leave out what serves
@@ -28,8 +28,8 @@ use crate::tables::Tables;
 pub trait Host: Sized {
     /// The handle of a QP.
     type Handle: Handle<Target: Object<State = Self::State, ReceiveQueue = Self::ReceiveQueue>>;
-    /// The state of a QP.
-    type State: State<Route = Self::Route, Queue = Self::Queue>;
+    /// What the lock of a QP protects: that of the device core, and more of the embedder.
+    type State: DerefMut<Target = QueuePair<Self::Route, Self::Queue>>;
     /// The handle of a receive queue.
     type ReceiveQueue: Clone + Deref<Target: ReceiveSource>;
     /// The route of a packet.

@@ -42,6 +42,6 @@ pub use fast_path::receive_fast;
 pub use handle::{Handle, Marks, Membership, Schedulable};
 pub use host::{Host, Loss, Published};
 pub use link::{Committed, Link, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
-pub use queue_pair::{Object, QueuePair, ReceiveSource, State};
+pub use queue_pair::{Object, QueuePair, ReceiveSource};
 pub use receive::{Burst, admit};
 pub use tables::{Objects, Tables};

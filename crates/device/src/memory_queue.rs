@@ -15,7 +15,6 @@ use ferroce_wire::packet::ICRC_LEN;
 
 use crate::host::Host;
 use crate::link::{Committed, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
-use crate::queue_pair::State as _;
 
 /// The longest headers and padding of a packet, and its ICRC.
 const HEADERS: usize = 128;
@@ -279,7 +278,7 @@ impl<H: Host<Queue = Self>> TransmitQueue<H> for MemoryQueue {
     type Turn<'a> = MemoryTurn<'a>;
 
     fn begin<'a>(&'a mut self, _: &H, state: &mut H::State) -> MemoryTurn<'a> {
-        let endpoint = &mut state.queue_pair().endpoint;
+        let endpoint = &mut state.endpoint;
         let mut shared = self.shared.lock();
         endpoint.set_max_run(shared.max_packets);
         MemoryTurn {
@@ -296,7 +295,7 @@ impl<H: Host<Queue = Self>> TransmitQueue<H> for MemoryQueue {
         if shared.ended || !shared.has_room() {
             return false;
         }
-        let endpoint = &mut state.queue_pair().endpoint;
+        let endpoint = &mut state.endpoint;
         let Some((bth, aeth)) = endpoint.take_ack() else { return false };
         let bytes = [&bth.to_bytes()[..], &aeth.to_bytes(), &[0; ICRC_LEN]].concat();
         shared.push(endpoint.settings().number, 1, bytes);
@@ -347,7 +346,7 @@ impl<H: Host<Queue = MemoryQueue>> QueueTurn<H> for MemoryTurn<'_> {
             return None;
         }
         let mut memory = host.memory(now);
-        let endpoint = &mut state.queue_pair().endpoint;
+        let endpoint = &mut state.endpoint;
         let sender = endpoint.settings().number;
         let message = endpoint.take_whole(now, &mut memory)?;
         let (bth, packets, headers) = (message.bth, message.packets, message.headers_len());

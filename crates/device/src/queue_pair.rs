@@ -73,14 +73,3 @@ pub trait ReceiveSource {
     /// Its requests. Locked after the QP.
     fn queue(&self) -> &Mutex<ReceiveQueue>;
 }
-
-/// What the lock of a QP protects: that of the device core, and more of the embedder.
-pub trait State {
-    /// The route of a packet.
-    type Route;
-    /// A transmit queue.
-    type Queue;
-
-    /// The part of the device core.
-    fn queue_pair(&mut self) -> &mut QueuePair<Self::Route, Self::Queue>;
-}

@@ -17,7 +17,7 @@ use crate::device::Device;
 use crate::handle::Schedulable;
 use crate::host::Host;
 use crate::link::TransmitQueue;
-use crate::queue_pair::{Object, QueuePair, ReceiveSource, State as _};
+use crate::queue_pair::{Object, QueuePair, ReceiveSource};
 
 /// Packets that were received together, one after the other.
 pub trait Burst<H: Host> {
@@ -106,11 +106,11 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         let bth = &arrival.packet().bth;
         // The peer sends its CNPs through its transmit queue, so this one is forged: the QPN is all that it needs.
         let is_forged = bth.opcode == Opcode::CNP && !arrival.may_be_queued();
-        if is_forged && state.queue_pair().queue.is_some() {
+        if is_forged && state.queue.is_some() {
             return false;
         }
         deliver(host, handle, state, arrival, memory);
-        if is_captured && state.queue_pair().endpoint.has_counters() {
+        if is_captured && state.endpoint.has_counters() {
             // Published now, so that a reason becomes the comment of this packet.
             return self.received_captured(host, handle, state, arrival);
         }
@@ -193,7 +193,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         finished: &Finished,
         now: Instant,
     ) {
-        let QueuePair { endpoint, destroyed, .. } = state.queue_pair();
+        let QueuePair { endpoint, destroyed, .. } = &mut **state;
         if !*destroyed {
             endpoint.handle_finished(finished, Some(&mut handle.receives().queue().lock()));
             self.finish_held(host, handle, state, now);
@@ -209,7 +209,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
         read: PayloadRead,
         now: Instant,
     ) {
-        let QueuePair { endpoint, destroyed, .. } = state.queue_pair();
+        let QueuePair { endpoint, destroyed, .. } = &mut **state;
         if !*destroyed {
             endpoint.handle_read(read);
             self.finish_held(host, handle, state, now);
@@ -219,7 +219,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
     /// Handles the packets that were withheld until memory has finished, and queues what the QP has to send.
     fn finish_held(&mut self, host: &H, handle: &H::Handle, state: &mut H::State, now: Instant) {
         loop {
-            let held = state.queue_pair().endpoint.take_held(&host.memory(now));
+            let held = state.endpoint.take_held(&host.memory(now));
             let Some(held) = held else { break };
             let inbound = InboundPacket {
                 time: now,
@@ -261,7 +261,7 @@ fn deliver<H: Host>(
     arrival: &H::Arrival<'_>,
     memory: &mut impl Memory,
 ) {
-    let QueuePair { endpoint, destroyed, .. } = state.queue_pair();
+    let QueuePair { endpoint, destroyed, .. } = &mut **state;
     if *destroyed {
         return host.refuse(Refusal::UnknownQueuePair, Some(&arrival.packet().bth));
     }
@@ -296,7 +296,7 @@ fn handle_packet<H: Host>(
     inbound: &InboundPacket<'_>,
     memory: &mut impl Memory,
 ) {
-    let endpoint = &mut state.queue_pair().endpoint;
+    let endpoint = &mut state.endpoint;
     match endpoint.settings().service {
         ServiceType::XrcTarget => {
             let named = inbound.packet.extensions.xrceth.map(|header| header.receive_queue.into());

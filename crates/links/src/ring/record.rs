@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use ferroce_device::{Object, Refusal, State as _, destination, receive_fast};
+use ferroce_device::{Object, Refusal, destination, receive_fast};
 use ferroce_proto::time::Instant;
 use ferroce_sys::ring::{Broken, Taken};
 use ferroce_sys::{Incoming, RxInfo, record_header};
@@ -117,7 +117,7 @@ impl RecordBuffer {
         self.complete(taken);
         let Some((metadata, bytes)) = self.packet(host, taken.length) else { return };
         let known = destination(bytes).and_then(|number| host.tables().queue_pair(number));
-        let mtu = |handle: H::Handle| handle.state().lock().queue_pair().endpoint.path_mtu();
+        let mtu = |handle: H::Handle| handle.state().lock().endpoint.path_mtu();
         let mtu = known.map_or(MAX_MTU, mtu);
         let packets = Packet::parse(bytes)
             .map_or(1, |one| aggregate::packets(&one.bth, one.payload_len, mtu));

@@ -3,7 +3,7 @@
 use ferroce_device::tuning::shared_memory::{
     ACK_INTERVAL, FEW, MAX_BURST, MAX_BURST_BYTES, RELEASE,
 };
-use ferroce_device::{Burst, Device, Refusal, State as _, admit, destination};
+use ferroce_device::{Burst, Device, Refusal, admit, destination};
 use ferroce_memory::Placement;
 use ferroce_proto::qp::ServiceType;
 use ferroce_proto::time::Instant;
@@ -124,7 +124,7 @@ impl<'a> Records<'a> {
         taken: &Taken<'_>,
         now: Instant,
     ) -> bool {
-        let endpoint = &state.queue_pair().endpoint;
+        let endpoint = &state.endpoint;
         let mtu = endpoint.path_mtu();
         let is_reliable = endpoint.settings().service == ServiceType::ReliableConnection;
         let packets = self.buffer.packets(taken.length, mtu);

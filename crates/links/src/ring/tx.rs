@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ferroce_device::tuning::shared_memory::{PUBLISH, SHORT};
-use ferroce_device::{Committed, Outgoing, QueueTurn, Room, State as _, TransmitQueue, Tx};
+use ferroce_device::{Committed, Outgoing, QueueTurn, Room, TransmitQueue, Tx};
 use ferroce_proto::time::Instant;
 use ferroce_sync::MutexGuard;
 use ferroce_sys::ring::{Broken, Producer};
@@ -48,7 +48,7 @@ impl<H: Embedder> TransmitQueue<H> for Box<RingRoute> {
     fn begin<'a>(&'a mut self, host: &H, state: &mut H::State) -> RingTurn<'a> {
         let RingRoute { to, path, info, sent, short } = &mut **self;
         let is_captured = host.is_captured();
-        let endpoint = &mut state.queue_pair().endpoint;
+        let endpoint = &mut state.endpoint;
         let mtu = endpoint.path_mtu();
         endpoint.set_max_run(if is_captured { 1 } else { aggregate::max_packets(mtu) });
         RingTurn {
@@ -76,7 +76,7 @@ impl<H: Embedder> TransmitQueue<H> for Box<RingRoute> {
         let Some((info, packet)) = room.split_first_chunk_mut::<INFO>() else { return false };
         let Some((headers, icrc)) = packet.split_last_chunk_mut::<ICRC>() else { return false };
         let Some((first, second)) = headers.split_first_chunk_mut() else { return false };
-        let Some((bth, aeth)) = state.queue_pair().endpoint.take_ack() else { return false };
+        let Some((bth, aeth)) = state.endpoint.take_ack() else { return false };
         (*info, *first, *icrc) = (self.info, bth.to_bytes(), [0; ICRC]);
         second.copy_from_slice(&aeth.to_bytes());
         producer.commit(INFO + LENGTH);
@@ -153,7 +153,7 @@ impl<H: Embedder> Tx<H> for RingTurn<'_> {
             room[..INFO + whole].copy_from_slice(&self.short[..INFO + whole]);
         }
         self.producer.commit(INFO + whole);
-        let packets = aggregate::packets(bth, payload, state.queue_pair().endpoint.path_mtu());
+        let packets = aggregate::packets(bth, payload, state.endpoint.path_mtu());
         host.sent_through_ring(packets, whole + aggregate::overhead(bth, packets));
         if self.producer.unpublished() >= PUBLISH {
             self.to.publish(&mut self.producer);
@@ -171,7 +171,7 @@ impl<H: Embedder> QueueTurn<H> for RingTurn<'_> {
         }
         let room = self.producer.room(MAX_RECORD).ok()??;
         let mut memory = host.memory(now);
-        let message = state.queue_pair().endpoint.take_whole(now, &mut memory)?;
+        let message = state.endpoint.take_whole(now, &mut memory)?;
         let (bth, length, packets) = (message.bth, message.length, message.packets);
         let is_awaited = message.signaled && !self.was_signaled;
         self.was_signaled = message.signaled;
@@ -183,7 +183,7 @@ impl<H: Embedder> QueueTurn<H> for RingTurn<'_> {
         let payload = payload.unwrap_or(&mut room[headers..headers + length]);
         if let Err(denied) = message.read(&memory, payload) {
             let reason = message.explain(denied, &memory);
-            state.queue_pair().endpoint.handle_denied(bth.psn, true, reason);
+            state.endpoint.handle_denied(bth.psn, true, reason);
             return Some(1);
         }
         let (info, packet) = room[..whole].split_first_chunk_mut::<INFO>()?;

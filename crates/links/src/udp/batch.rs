@@ -5,7 +5,7 @@ mod tests;
 
 use std::io::IoSlice;
 
-use ferroce_device::{Committed, Link, Outgoing, Room, State as _, Tx};
+use ferroce_device::{Committed, Link, Outgoing, Room, Tx};
 use ferroce_sys::batch::{MAX_BYTES_V6, MAX_SEGMENTS};
 use ferroce_sys::steering::slot_of;
 use ferroce_sys::{Batch, Error, Uncancellable};
@@ -260,7 +260,7 @@ impl<H: Embedder> Tx<H> for TxBatch {
                 let (addresses, queue_pairs) = (host.addresses(), (number, bth.destination));
                 Some(addresses.with_sender(own, queue_pairs, |address| host.open_sender(address)))
             }
-            route => route.or(state.queue_pair().route),
+            route => route.or(state.route),
         };
         let Some(route) = route else { return Committed { packets: 0, has_room: true } };
         let owner = Owner { queue_pair: number, work };

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use ferroce_device::credit::Receiver;
-use ferroce_device::{Marks, Object, QueuePair, ReceiveSource, Schedulable, State};
+use ferroce_device::{Marks, Object, QueuePair, ReceiveSource, Schedulable};
 use ferroce_links::ring::RingRoute;
 use ferroce_links::route::Route;
 use ferroce_proto::doorbell::Ring;
@@ -79,16 +79,6 @@ impl Deref for Inner {
 impl DerefMut for Inner {
     #[inline]
     fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.queue_pair
-    }
-}
-
-impl State for Inner {
-    type Route = Route;
-    type Queue = Box<RingRoute>;
-
-    #[inline]
-    fn queue_pair(&mut self) -> &mut QueuePair<Route, Box<RingRoute>> {
         &mut self.queue_pair
     }
 }

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,11 +107,16 @@ impl Object for Qp {
     }
 }
 
-impl crate::queue_pair::State for Inner {
-    type Route = usize;
-    type Queue = MemoryQueue;
+impl Deref for Inner {
+    type Target = QueuePair<usize, MemoryQueue>;
 
-    fn queue_pair(&mut self) -> &mut QueuePair<usize, MemoryQueue> {
+    fn deref(&self) -> &Self::Target {
+        &self.queue_pair
+    }
+}
+
+impl DerefMut for Inner {
+    fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.queue_pair
     }
 }

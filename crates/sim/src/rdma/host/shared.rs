@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use ferroce_device::credit::Receiver;
 use ferroce_device::credit::probe::ProbePacket;
 use ferroce_device::memory_queue::MemoryQueue;
-use ferroce_device::{Host, Marks, Object, QueuePair, Schedulable, State, Tables};
+use ferroce_device::{Host, Marks, Object, QueuePair, Schedulable, Tables};
 use ferroce_proto::endpoint::Event;
 use ferroce_proto::qp::ServiceType;
 use ferroce_proto::reason::Reason;
@@ -102,11 +103,16 @@ impl Object for Core {
     }
 }
 
-impl State for Served {
-    type Route = Ipv4Addr;
-    type Queue = MemoryQueue;
+impl Deref for Served {
+    type Target = QueuePair<Ipv4Addr, MemoryQueue>;
 
-    fn queue_pair(&mut self) -> &mut QueuePair<Ipv4Addr, MemoryQueue> {
+    fn deref(&self) -> &Self::Target {
+        &self.queue_pair
+    }
+}
+
+impl DerefMut for Served {
+    fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.queue_pair
     }
 }
