@@ -57,9 +57,8 @@ pub struct GidEntry {
 
 impl Device {
     /// Returns all addresses of the device: those of its GID table, in that order, then loopback addresses.
-    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        let all = self.interface.addresses.iter().chain(&self.loopback);
-        all.map(|own| own.with_port(ferroce_sys::ROCE_PORT)).collect()
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.interface.addresses.iter().chain(&self.loopback)
     }
 
     /// Returns the device without an address that cannot be used yet: an IPv6 address is tentative until duplicate address
@@ -109,7 +108,22 @@ impl Device {
     /// Returns the limits.
     #[doc(alias = "ibv_query_device")]
     pub fn limits(&self) -> Limits {
-        Limits::new(self.gids().len())
+        let gids = u16::try_from(self.interface.addresses.len()).unwrap_or(u16::MAX);
+        Limits {
+            max_qp: 65_520,
+            max_qp_wr: 1 << 20,
+            max_sge: 32,
+            max_inline_data: Limits::MAX_INLINE_DATA,
+            max_cq: 1 << 20,
+            max_cqe: 1 << 22,
+            max_mr: 1 << 20,
+            max_mr_size: u64::MAX,
+            max_pd: 1 << 20,
+            max_rd_atomic: 128,
+            max_srq: 65_520,
+            max_mcast_grp: 256,
+            gid_tbl_len: gids.max(MIN_GID_TABLE_LEN),
+        }
     }
 
     /// Returns the node GUID: the EUI-64 of the MAC address, or of the interface index if there is none.
@@ -178,25 +192,6 @@ const MIN_GID_TABLE_LEN: u16 = 128;
 impl Limits {
     /// Maximum inline data of a work request, for any device and queue pair.
     pub const MAX_INLINE_DATA: u32 = 1024;
-
-    /// Returns the limits of a device with so many GIDs.
-    pub(crate) fn new(gids: usize) -> Self {
-        Self {
-            max_qp: 65_520,
-            max_qp_wr: 1 << 20,
-            max_sge: 32,
-            max_inline_data: Self::MAX_INLINE_DATA,
-            max_cq: 1 << 20,
-            max_cqe: 1 << 22,
-            max_mr: 1 << 20,
-            max_mr_size: u64::MAX,
-            max_pd: 1 << 20,
-            max_rd_atomic: 128,
-            max_srq: 65_520,
-            max_mcast_grp: 256,
-            gid_tbl_len: u16::try_from(gids).unwrap_or(u16::MAX).max(MIN_GID_TABLE_LEN),
-        }
-    }
 }
 
 /// Returns the position of an address among those of a device.

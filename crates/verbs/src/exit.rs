@@ -6,7 +6,7 @@
 use std::panic::catch_unwind;
 use std::sync::Once;
 
-use crate::engine::shut_down_all;
+pub use crate::engine::shut_down;
 
 /// Completed when the handler is registered, or is not to be.
 static REGISTERED: Once = Once::new();
@@ -24,10 +24,4 @@ extern "C" fn handler() {
 /// Disables the handler: the caller calls [`shut_down`] itself.
 pub fn disable_handler() {
     REGISTERED.call_once(|| {});
-}
-
-/// Sends the pending messages of all devices of this process, passes on the packets of other processes, and completes the
-/// captures. No device works from then on.
-pub fn shut_down() {
-    shut_down_all();
 }

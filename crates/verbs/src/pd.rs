@@ -68,9 +68,4 @@ impl ProtectionDomain {
     pub fn users(&self) -> usize {
         Arc::<Domain>::strong_count(&self.domain) - 1
     }
-
-    /// Whether both are the same PD.
-    pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.domain, &other.domain)
-    }
 }

@@ -41,11 +41,11 @@ fn local_links(
     for device in devices()? {
         for own in device.addresses() {
             // The unspecified IPv6 address covers IPv4, as it does for the kernel's sockets, unless `IPV6_ONLY` is set.
-            let other = address.is_ipv4() != own.is_ipv4();
+            let other = address.is_ipv4() != own.ip.is_ipv4();
             if other && (address.is_ipv4() || one_family) {
                 continue;
             }
-            match LocalLink::open(&device, own.ip(), options) {
+            match LocalLink::open(&device, own.ip, options) {
                 Ok(local_link) => found.push(local_link),
                 Err(error) => failed = failed.or(Some(error)),
             }

@@ -4,14 +4,14 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ferroce_sys::Event;
 
 use crate::drive::Spin;
-use crate::engine::ShardSet;
 use crate::error::{SystemError, WaitError};
+use crate::options::MAX_SHARDS;
 use crate::sync::lock;
 
 thread_local! {
@@ -74,6 +74,35 @@ pub(super) struct Raised {
     pub(super) queues: VecDeque<u64>,
     /// How many of them are not counted by the eventfd: the thread that raised them takes them.
     pub(super) unsignaled: usize,
+}
+
+/// The shards of the QPs that use a CQ or a channel.
+#[derive(Debug, Default)]
+pub(crate) struct ShardSet(AtomicU32);
+
+const _: () = assert!(MAX_SHARDS as u32 <= u32::BITS);
+
+impl ShardSet {
+    pub(crate) fn add(&self, shard: u8) {
+        self.0.fetch_or(1 << shard, Ordering::Relaxed);
+    }
+
+    /// The first of them; `None` if there is none yet.
+    pub(crate) fn first(&self) -> Option<u8> {
+        let set = self.0.load(Ordering::Relaxed);
+        (set != 0).then(|| set.trailing_zeros() as u8)
+    }
+
+    /// All of them; the first shard if there is none yet.
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u8> + use<> {
+        let mut left = self.0.load(Ordering::Relaxed).max(1);
+        std::iter::from_fn(move || {
+            let next = (left != 0).then(|| left.trailing_zeros() as u8)?;
+            left &= left - 1;
+            Some(next)
+        })
+    }
 }
 
 impl CompletionChannel {

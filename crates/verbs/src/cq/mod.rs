@@ -18,7 +18,8 @@ use ferroce_sync::{CompletionRing, Observer};
 use ferroce_wire::number::Qpn;
 
 pub use self::channel::CompletionChannel;
-use crate::engine::{Counters, ShardSet};
+use self::channel::ShardSet;
+use crate::engine::Counters;
 use crate::event::{AsyncEvent, Events, Source};
 use crate::time::Timestamp;
 

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use ferroce_proto::work::{Completion, CompletionKind, Status, WorkId};
 use ferroce_wire::number::Qpn;
 
+use super::channel::ShardSet;
 use super::{CompletionChannel, Queue, WorkCompletion};
 use crate::device::Device;
 use crate::engine::Counters;
@@ -63,4 +64,13 @@ fn polling_an_armed_queue_does_not_count_as_polling() {
         assert_eq!(queue.poll_one(), None);
         assert!(!context.adapter().signals.is_polled());
     }
+}
+
+#[test]
+fn a_set_lists_its_shards_in_order() {
+    let set = ShardSet::default();
+    assert_eq!((set.first(), set.iter().collect::<Vec<_>>()), (None, vec![0]));
+    set.add(5);
+    set.add(2);
+    assert_eq!((set.first(), set.iter().collect::<Vec<_>>()), (Some(2), vec![2, 5]));
 }

@@ -15,7 +15,7 @@ use ferroce_sys::clock;
 
 use super::adapter::Adapter;
 use super::driver::Driver;
-use super::pass::{IN_PASS, Pass};
+use super::pass::{IN_PASS, Pass, TX};
 use super::queue_pair::Core;
 use crate::time::now;
 
@@ -54,10 +54,10 @@ impl Adapter {
             }
             if sent || clock::now() >= until {
                 pass.forget(self, core);
-                pass.hand_over();
+                pass.hand_over(TX);
                 break;
             }
-            pass.hand_over();
+            pass.hand_over(TX);
             std::thread::yield_now();
         }
         let mut inner = core.inner.lock();
@@ -74,7 +74,7 @@ impl Adapter {
     /// Waits until no pass is in progress that began before this call.
     pub(super) fn wait_for_pass(&self) {
         if let Some(pass) = self.between_passes() {
-            pass.hand_over();
+            pass.hand_over(TX);
         }
         self.drive();
     }

@@ -1,4 +1,5 @@
-//! What the device core needs from the engine.
+//! What the device core needs from the engine; and what becomes of packets that it drops: a count, a reason in the log, and a
+//! comment in the capture.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use ferroce_links::route::Route;
 use ferroce_memory::Registry;
 use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::Event;
+use ferroce_proto::qp::State;
 use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::Completion;
@@ -29,6 +31,7 @@ use super::data_path::{DataPath, Tables};
 use super::queue_pair::{Core, Inner, RecvQueue};
 use crate::cq;
 use crate::event::{AsyncEvent, Source};
+use crate::report;
 
 impl Host for DataPath {
     type Handle = Arc<Core>;
@@ -123,14 +126,33 @@ impl Host for DataPath {
         inner.stats.received_whole(operation, payload);
     }
 
+    /// Only requests for QPs that do not exist are reported: a response may be late.
     #[cold]
     fn refuse(&self, refusal: Refusal, packet: Option<&Bth>) {
-        self.drop_packet(refusal, packet);
+        let is_request = |packet: &&Bth| packet.opcode.info().is_some_and(|info| info.request);
+        let wrong_partition = |packet: &Bth| Reason::WrongPartition(packet.partition);
+        let unknown = |packet: &Bth| Reason::UnknownQueuePair(packet.destination);
+        let (counter, reason) = match refusal {
+            Refusal::Malformed => (self.counters.malformed(), None),
+            Refusal::Partition => (self.counters.bad_partition(), packet.map(wrong_partition)),
+            Refusal::UnknownQueuePair => {
+                (self.counters.no_queue_pair(), packet.filter(is_request).map(unknown))
+            }
+        };
+        count(counter);
+        if let Some(text) = reason.and_then(|reason| self.report(&reason)) {
+            self.annotate(packet, &text);
+        }
     }
 
     #[cold]
     fn refuse_stranger(&self, core: &Arc<Core>, inner: &Inner, packet: &Bth) {
-        self.drop_stranger(core, inner, packet);
+        let reason = match inner.endpoint.state() {
+            state @ (State::Reset | State::Init) => Reason::NotReceiving(state),
+            _ => Reason::NotPeer,
+        };
+        self.report_of(core, inner, &reason, Some(packet), false);
+        count(self.counters.no_queue_pair());
     }
 
     fn handle_management(&self, received: &ReceivedPacket<'_>) -> bool {
@@ -198,9 +220,14 @@ impl Host for DataPath {
         inner.stats.count(counted);
     }
 
+    /// A reason that ended the QP is always remembered.
     #[cold]
     fn report(&self, core: &Arc<Core>, inner: &Inner, reasons: &[Reason]) {
-        self.report_reasons(core, inner, reasons);
+        let ended = matches!(inner.endpoint.state(), State::Error | State::SendQueueError);
+        for (index, reason) in reasons.iter().enumerate() {
+            let ends = ended && index + 1 == reasons.len();
+            self.report_of(core, inner, reason, inner.captured.as_ref(), ends);
+        }
     }
 
     fn raise(&self, core: &Arc<Core>, event: Event) {
@@ -266,5 +293,37 @@ impl DataPath {
     /// Publishes what a QP has to report to the program.
     pub(crate) fn publish(&self, core: &Arc<Core>, inner: &mut Inner, now: Instant) {
         ferroce_device::publish(self, core, inner, now);
+    }
+
+    fn report_of(
+        &self,
+        core: &Core,
+        inner: &Inner,
+        reason: &Reason,
+        packet: Option<&Bth>,
+        ends: bool,
+    ) {
+        let text = report::report(self.device.name(), Some(core.number), reason, ends);
+        let Some(text) = text else { return };
+        inner.stats.set_reason(reason.number(), &reason.to_string());
+        self.annotate(packet, &text);
+        if ends {
+            report::end(core.number, reason, &text);
+        }
+    }
+
+    /// Reports why the device refused or dropped something that belongs to no QP.
+    #[cold]
+    pub(super) fn report(&self, reason: &Reason) -> Option<String> {
+        let text = report::report(self.device.name(), None, reason, false)?;
+        self.counters.set_reason(reason.number(), &text);
+        Some(text)
+    }
+
+    /// Adds why a packet was refused to its comment in a capture.
+    fn annotate(&self, packet: Option<&Bth>, text: &str) {
+        if let Some((tap, packet)) = self.tap().zip(packet) {
+            tap.annotate(packet, text);
+        }
     }
 }

@@ -7,23 +7,20 @@
 //! | `counters` | the counters of a device, published for other processes |
 //! | `hw_counters` | the same counters in the files that `ferroce run` provides |
 //! | `qp_stats` | what a QP publishes |
-//! | `shard_set` | the shards of the QPs that use a CQ or a channel |
 //! | `queue_pair` | a QP as the engine sees it |
 //! | `port` | opens its addresses with their sockets; multicast groups; whether its interface is up, and the async events about that |
 //! | `management` | management datagrams: the connection manager and the set-up exchange |
 //! | `data_path` | what the packets of a device, or of a shard of it, need |
 //! | `routes` | where packets go: routes, and forwarding to other processes |
-//! | `refusals` | what becomes of packets that are dropped |
-//! | `host` | what the device core needs: memory, QPs, CQs, events, routes, rings |
+//! | `host` | what the device core needs: memory, QPs, CQs, events, routes, rings; what becomes of packets that are dropped |
 //! | `embedder` | what the links need: addresses, counters, captures |
 //! | `driver` | what only the owner of a device uses: the device core, the state of its links; which sockets and rings a pass reads |
 //! | `adapter` | an open device, or a shard of it: its data path, and which thread drives it |
 //! | `pass` | what a pass does, and which thread makes it |
 //! | `destroy` | destroying objects between two passes |
 //! | `mad_send` | management datagrams of threads that need not own the device |
-//! | `unreachable` | peers whose UDP port is closed |
 //! | `watches` | the descriptors that the device thread waits for, or a thread that waits for completions |
-//! | `thread` | the device thread: progress while no program polls |
+//! | `thread` | the device thread: progress while no program polls; peers whose UDP port is closed |
 //! | `shards` | the open devices of the process with their shards and threads; halting these threads |
 
 mod adapter;
@@ -40,15 +37,12 @@ mod pass;
 mod port;
 mod qp_stats;
 mod queue_pair;
-mod refusals;
 mod routes;
-mod shard_set;
 mod shards;
 #[cfg(test)]
 #[path = "../../tests/support/mod.rs"]
 mod support;
 mod thread;
-mod unreachable;
 mod watches;
 
 pub(crate) use adapter::Adapter;
@@ -59,7 +53,6 @@ pub(crate) use management::{
 };
 pub(crate) use qp_stats::QpStats;
 pub(crate) use queue_pair::{Core, Inner, RecvQueue};
-pub(crate) use shard_set::ShardSet;
-pub use shards::PausedThread;
-pub(crate) use shards::{Handle, shut_down_all};
+pub(crate) use shards::Handle;
+pub use shards::{PausedThread, shut_down};
 pub use watches::Leading;

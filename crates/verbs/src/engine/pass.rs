@@ -98,21 +98,9 @@ impl<'a> Pass<'a> {
         Some(requests)
     }
 
-    /// Ends the pass, and leaves remaining work to the device thread.
-    pub(super) fn hand_over(self) {
-        self.give_up(TX);
-    }
-
-    /// Ends the pass of a polling thread, whatever is left to do. It polls again soon; if it does not, a dozing device
-    /// thread notices. Waking that thread would make it transmit while this one polls an owned device. Returns whether
-    /// packets are left to send.
-    fn leave(self) -> bool {
-        self.give_up(RX)
-    }
-
     /// Ends the pass. Leaves the requests that were not served to the device thread, with `rest` if packets are left to
     /// send. Returns whether they are.
-    fn give_up(mut self, rest: Requests) -> bool {
+    pub(super) fn hand_over(mut self, rest: Requests) -> bool {
         let left = self.has_backlog();
         self.publish();
         let requests = self.guard.take().map_or(Requests::NONE, Guard::give_up);
@@ -229,7 +217,7 @@ impl Adapter {
             now = time::now();
         }
         self.pass_on(left);
-        pass.hand_over();
+        pass.hand_over(TX);
     }
 
     /// Leaves requests to the device thread. All but TX are its own, and if it dozes, it checks again soon: waking it
@@ -286,7 +274,9 @@ impl Adapter {
             // The device thread would keep requesting passes until the event that woke it is handled.
             pass.serve(self, requests);
         }
-        pass.leave()
+        // This thread polls again soon; if it does not, a dozing device thread notices. A request of TX would wake that
+        // thread, which would then transmit while this one polls an owned device.
+        pass.hand_over(RX)
     }
 
     /// Makes passes for the device thread until there is nothing left to do. Returns what they found, or `None` if
@@ -318,7 +308,7 @@ impl Adapter {
             pass.serve(self, requests);
             ran.busy = true;
         }
-        pass.hand_over();
+        pass.hand_over(TX);
         Some(ran)
     }
 }

@@ -1,14 +1,13 @@
 //! The port of a device: its addresses with their sockets, its multicast groups, and its state.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use ferroce_links::udp::{Address, Addresses, Senders, first_port};
 use ferroce_sys::interface::{Interface, interface_of, is_active};
-use ferroce_sys::{Interest, NetlinkGroup, NetlinkMonitor, Poller, Slot, Socket};
+use ferroce_sys::{NetlinkGroup, NetlinkMonitor, Slot, Socket};
 use ferroce_wire::address::Gid;
 
 use super::queue_pair::Core;
@@ -47,8 +46,7 @@ pub(super) fn open_links(
 ) -> Result<(Device, Addresses), OpenError> {
     let until = Instant::now() + TENTATIVE;
     loop {
-        let mut addresses = device.addresses();
-        addresses.iter_mut().for_each(|address| address.set_port(options.port));
+        let addresses: Vec<_> = device.addresses().map(|own| own.with_port(options.port)).collect();
         if device.gids().is_empty() {
             return Err(OpenError::NoAddress { interface: device.interface().name.clone() });
         }
@@ -181,13 +179,6 @@ impl Groups {
 
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::SeqCst)
-    }
-
-    /// Makes the device thread watch the groups' sockets.
-    pub(crate) fn watch(&self, poller: &mut Poller) {
-        for (socket, _) in self.sockets() {
-            poller.watch(&socket.as_fd(), Interest::Read);
-        }
     }
 }
 

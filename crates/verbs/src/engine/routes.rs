@@ -84,10 +84,11 @@ impl DataPath {
 
     /// Retries the queued packets.
     pub(crate) fn retry_forwarding(&self) {
-        self.forwarding.retry(&self.port.links, |answer| match answer {
-            Ok(()) => count(self.counters.forwarded_out()),
-            Err(_) => count(self.counters.forward_failed()),
-        });
+        self.forwarding.retry(&self.port.links, |answer| self.count_forwarded(answer.is_ok()));
+    }
+
+    fn count_forwarded(&self, sent: bool) {
+        count(if sent { self.counters.forwarded_out() } else { self.counters.forward_failed() });
     }
 }
 
@@ -103,20 +104,15 @@ impl MadDevice for DataPath {
 
     fn forward(&self, local: SocketAddr, to: Recipient, info: &RxInfo, packet: &[u8]) -> bool {
         let forwarded = self.forwarding.forward(&self.port.links, local, to, info, packet);
-        match forwarded {
-            Forwarded::Sent(Ok(())) => count(self.counters.forwarded_out()),
-            Forwarded::Queued => {}
-            Forwarded::Sent(Err(_)) | Forwarded::Dropped => count(self.counters.forward_failed()),
+        if !matches!(forwarded, Forwarded::Queued) {
+            self.count_forwarded(matches!(forwarded, Forwarded::Sent(Ok(()))));
         }
         !matches!(forwarded, Forwarded::Sent(Err(Error::NoOwner)))
     }
 
     fn try_forward(&self, link: u8, to: Recipient, info: &RxInfo, packet: &[u8]) {
         let Some(link) = self.port.links.get(usize::from(link)) else { return };
-        count(match link.slot.forward(to, info, packet) {
-            Ok(()) => self.counters.forwarded_out(),
-            Err(_) => self.counters.forward_failed(),
-        });
+        self.count_forwarded(link.slot.forward(to, info, packet).is_ok());
     }
 
     fn wake_thread(&self) {

@@ -59,10 +59,10 @@ impl OpenShard {
 /// The shards of all devices that are open in this process.
 static OPEN: Mutex<Vec<OpenShard>> = Mutex::new(Vec::new());
 
-/// Shuts down all devices before the process exits: sends queued messages and forwards packets of other processes,
-/// as closing the devices would. Bounded in time, because a process that exits in the middle of a call may hold a
-/// lock that is never released.
-pub(crate) fn shut_down_all() {
+/// Shuts down all devices of this process before it exits: sends queued messages, forwards packets of other processes, as
+/// closing the devices would, and completes the captures. No device works from then on. Bounded in time, because a process
+/// that exits in the middle of a call may hold a lock that is never released.
+pub fn shut_down() {
     const LONGEST: u64 = thread::DISCONNECT_TIMEOUT + 200_000_000;
     let Ok(open) = OPEN.try_lock() else { return };
     let adapters: Vec<_> = open.iter().filter_map(OpenShard::adapter).collect();

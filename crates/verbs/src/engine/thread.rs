@@ -1,14 +1,19 @@
 //! The device thread: makes progress while the application does something else.
 
+use ferroce_links::route::Route;
 use ferroce_links::udp::Steering;
 use ferroce_proto::reason::Reason;
 use ferroce_sync::{Mode, NEVER, Signals};
 use ferroce_sys::{Event, clock, thread};
+use ferroce_wire::address::Gid;
+use ferroce_wire::transport::{Bth, Deth};
 
 use super::adapter::Adapter;
 use super::hw_counters::HwCounters;
+use super::management::{CmLink, MANAGEMENT};
 use super::watches::{Watch, Watches};
 use crate::drive::{DeviceThread, Due, Links, Pass, Programs, Sleep};
+use crate::time::now;
 
 /// How long the thread waits for DREPs when the device closes, and how often it repeats the DREQs: nanoseconds.
 pub(super) const DISCONNECT_TIMEOUT: u64 = 500_000_000;
@@ -97,7 +102,7 @@ impl<'a> Thread<'a> {
             }
         }
         if watches.reports() {
-            adapter.handle_reports();
+            self.handle_reports();
         }
         let now = clock::now();
         // A process that ended may have freed its slot.
@@ -109,6 +114,47 @@ impl<'a> Thread<'a> {
         let busy = busy || watches.has(Watch::Processes);
         self.steering.run(&adapter.port.links, services_changed, busy, now);
         now
+    }
+
+    /// Reads the reports of unreachable ports (ICMP: the peer's host has no process with an open device) of all sockets, and notifies the connections and QPs concerned.
+    fn handle_reports(&self) {
+        let adapter = self.adapter;
+        let mut reported: Vec<(Route, Bth)> = Vec::new();
+        adapter.port.links.read_reports(|route, quoted| {
+            let Some((bth, rest)) = Bth::split(quoted) else { return };
+            if bth.destination == MANAGEMENT {
+                let mad = rest.get(Deth::LEN..).unwrap_or_default();
+                let peer = Gid::from_ip(route.destination.ip());
+                let (connections, transport) = (&adapter.management.connections, adapter.mads());
+                // A quote of anything else is forged, or belongs to another process.
+                let link = CmLink { connections, transport, index: route.link };
+                link.act(|manager, now| manager.cm.handle_unreachable(now, peer, mad).ok());
+                connections.deliver_events(transport);
+            } else if bth.opcode.info().is_some_and(|info| info.request) {
+                // Unreachable responses are ignored: the requester repeats its request, or is gone.
+                reported.push((route, bth));
+            }
+        });
+        if reported.is_empty() {
+            return;
+        }
+        for core in adapter.tables.queue_pairs() {
+            let mut inner = core.inner.lock();
+            let Some(route) = inner.route.filter(|_| !inner.destroyed) else { continue };
+            let peer = inner.endpoint.attributes().destination;
+            // The last one.
+            let found = reported.iter().rfind(|(to, bth)| {
+                (to.link, to.sender, to.destination)
+                    == (route.link, route.sender, route.destination)
+                    && peer == Some(bth.destination)
+            });
+            let Some((_, bth)) = found else { continue };
+            let now = now();
+            inner.endpoint.handle_unreachable(now, bth.psn);
+            adapter.publish(&core, &mut inner, now);
+            drop(inner);
+            adapter.kick(&core);
+        }
     }
 
     /// Decides how to sleep, and announces it.

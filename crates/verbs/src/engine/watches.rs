@@ -191,7 +191,9 @@ impl Watches {
         }
         self.version = version;
         self.poller.truncate(self.fixed);
-        adapter.port.groups.watch(&mut self.poller);
+        for (socket, _) in adapter.port.groups.sockets() {
+            self.poller.watch(&socket.as_fd(), Interest::Read);
+        }
         self.reports = links.watch_reports(&mut self.poller);
         if let Some((link, sender)) = blocked {
             self.poller.watch(links[usize::from(link)].senders.get(sender), Interest::Write);

@@ -34,7 +34,7 @@ use crate::time::now;
 #[derive(Debug)]
 #[doc(alias = "ibv_ah")]
 pub struct AddressHandle {
-    pd: Arc<Domain>,
+    _pd: Arc<Domain>,
     pub(crate) route: Route,
     vector: AddressVector,
 }
@@ -48,7 +48,7 @@ impl ProtectionDomain {
     #[doc(alias = "ibv_create_ah")]
     pub fn address_handle(&self, vector: &AddressVector) -> Result<AddressHandle, CreateError> {
         let route = self.context().adapter().route(vector)?;
-        Ok(AddressHandle { pd: self.join(), route, vector: *vector })
+        Ok(AddressHandle { _pd: self.join(), route, vector: *vector })
     }
 }
 
@@ -56,11 +56,6 @@ impl AddressHandle {
     /// Returns the address vector it was created from.
     pub fn vector(&self) -> &AddressVector {
         &self.vector
-    }
-
-    /// Whether it belongs to this PD.
-    pub fn is_in(&self, pd: &ProtectionDomain) -> bool {
-        Arc::ptr_eq(&self.pd, &pd.join())
     }
 }
 

@@ -113,7 +113,7 @@ impl Connections {
             })
         };
         Self {
-            managers: device.addresses().iter().map(|_| manager()).collect(),
+            managers: device.addresses().map(|_| manager()).collect(),
             services,
             unserved: UnservedRequests::default(),
             slot,
