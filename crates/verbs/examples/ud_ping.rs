@@ -39,7 +39,7 @@ fn wait(end: &End) -> Outcome<Option<WorkCompletion>> {
 fn send(end: &End, handle: &AddressHandle, to: Qpn, key: QKey, text: &[u8]) -> Outcome<()> {
     end.region.write(0, text)?;
     let data = Data::SgList(end.region.sge(0, text.len() as u32).into());
-    let mut request = UdSendRequest::new(WorkId(1), handle, to, key, data);
+    let mut request = handle.request(WorkId(1), to, key, data);
     request.signaled = false;
     Ok(end.queue_pair.post_datagram(request)?)
 }

@@ -280,11 +280,11 @@ fn send_request(
 /// WRs of UD.
 struct Datagrams<'a>(Requests<'a>);
 
-impl<'a> Iterator for Datagrams<'a> {
-    type Item = UdSendRequest<'a>;
+impl Iterator for Datagrams<'_> {
+    type Item = UdSendRequest;
 
     #[inline]
-    fn next(&mut self) -> Option<UdSendRequest<'a>> {
+    fn next(&mut self) -> Option<UdSendRequest> {
         // SAFETY: the list is the program's, with the address handles that it names.
         unsafe {
             self.0.step(|request| {
@@ -297,15 +297,13 @@ impl<'a> Iterator for Datagrams<'a> {
                         return Err(invalid(format_args!("opcode {other}: {why}")));
                     }
                 };
+                let (id, to) = (WorkId(request.wr_id), Qpn(ud.remote_qpn));
+                let address = &AhHandle::of(ud.ah)?.address;
                 Ok(UdSendRequest {
-                    id: WorkId(request.wr_id),
-                    address: &AhHandle::of(ud.ah)?.address,
-                    destination: Qpn(ud.remote_qpn),
-                    queue_key: QKey(ud.remote_qkey),
                     immediate,
-                    data: data(request)?,
                     signaled: request.send_flags & send::SIGNALED != 0,
                     solicited: request.send_flags & send::SOLICITED != 0,
+                    ..address.request(id, to, QKey(ud.remote_qkey), data(request)?)
                 })
             })
         }

@@ -320,20 +320,16 @@ fn fits(data: &Data, capabilities: &ferroce::Capabilities) -> bool {
     }
 }
 
-fn datagram<'a>(one: BatchedRequest) -> Option<UdSendRequest<'a>> {
+fn datagram(one: BatchedRequest) -> Option<UdSendRequest> {
     let (handle, destination, queue_key) = one.datagram?;
     // SAFETY: it was checked when it was set, and the program keeps it until the WR is posted.
     let handle = unsafe { AhHandle::of(std::ptr::with_exposed_provenance(handle)) }.ok()?;
     let Operation::Send { immediate, .. } = one.request.operation else { return None };
     Some(UdSendRequest {
-        id: one.request.id,
-        address: &handle.address,
-        destination,
-        queue_key,
         immediate,
-        data: one.request.data,
         signaled: one.request.signaled,
         solicited: one.request.solicited,
+        ..handle.address.request(one.request.id, destination, queue_key, one.request.data)
     })
 }
 

@@ -4,8 +4,8 @@ use ferroce::{
     AccessFlags, AckTimeout, AddressHandle, AddressVector, Capabilities, CompletionQueue, Context,
     Data, Gid, Immediate, MemoryRegion, Operation as Verb, PathMtu, ProtectionDomain, Psn, QKey,
     Qpn, QueuePair, QueuePairAttributes, QueuePairOptions, RKey, ReceiveRequest, RemoteAddress,
-    RnrRetry, RnrTimer, SendRequest, ServiceType, SharedReceiveQueue, UdSendRequest,
-    VirtualAddress, WorkId, XrcDomain, clock,
+    RnrRetry, RnrTimer, SendRequest, ServiceType, SharedReceiveQueue, VirtualAddress, WorkId,
+    XrcDomain, clock,
 };
 use serde::{Deserialize, Serialize};
 
@@ -230,7 +230,7 @@ impl End {
             None => self.qp.post_sends(numbers.map(request)),
             Some(ah) => self.qp.post_datagrams(numbers.map(|number| {
                 let SendRequest { id, data, signaled, .. } = request(number);
-                let mut datagram = UdSendRequest::new(id, ah, self.peer_qp, QUEUE_KEY, data);
+                let mut datagram = ah.request(id, self.peer_qp, QUEUE_KEY, data);
                 datagram.immediate = numbered.then_some(Immediate(number as u32));
                 datagram.signaled = signaled;
                 datagram

@@ -7,7 +7,7 @@ use ferroce::cm::{CmId, EventChannel, EventKind, PortSpace};
 use ferroce::{
     AccessFlags, AddressHandle, AddressVector, Capabilities, Data, Gid, MemoryRegion,
     ProtectionDomain, QKey, Qpn, QueuePair, QueuePairOptions, ReceiveRequest, ServiceType, Status,
-    UdSendRequest, WorkId,
+    WorkId,
 };
 
 use super::wire::SourceHeader;
@@ -194,16 +194,8 @@ impl Queue {
             written.map_err(|_| Errno(libc::EMSGSIZE))?;
             length += part.len();
         }
-        self.queue_pair.post_datagram(UdSendRequest {
-            id: SEND,
-            address: to,
-            destination: queue,
-            queue_key: UDP_QKEY,
-            immediate: None,
-            data: Data::SgList(self.send_buffer.sge(start as u64, length as u32).into()),
-            signaled: true,
-            solicited: false,
-        })?;
+        let data = Data::SgList(self.send_buffer.sge(start as u64, length as u32).into());
+        self.queue_pair.post_datagram(to.request(SEND, queue, UDP_QKEY, data))?;
         self.next_slot = (self.next_slot + 1) % self.send_slots;
         self.in_flight += 1;
         Ok(true)

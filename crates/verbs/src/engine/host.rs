@@ -140,7 +140,7 @@ impl Host for DataPath {
             }
         };
         count(counter);
-        if let Some(text) = reason.and_then(|reason| self.report(&reason)) {
+        if let Some(text) = reason.and_then(|reason| self.report_device(&reason)) {
             self.annotate(packet, &text);
         }
     }
@@ -314,7 +314,7 @@ impl DataPath {
 
     /// Reports why the device refused or dropped something that belongs to no QP.
     #[cold]
-    pub(super) fn report(&self, reason: &Reason) -> Option<String> {
+    pub(super) fn report_device(&self, reason: &Reason) -> Option<String> {
         let text = report::report(self.device.name(), None, reason, false)?;
         self.counters.set_reason(reason.number(), &text);
         Some(text)

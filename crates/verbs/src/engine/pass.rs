@@ -138,7 +138,7 @@ impl Adapter {
     /// Reports the failure of the device to the program. No thread can own the driver any more.
     fn fail(&self, reason: &str) {
         tracing::error!(device = self.device.name(), reason, "device fatal");
-        self.report(&Reason::DeviceFailed);
+        self.report_device(&Reason::DeviceFailed);
         self.port.state.raise(EventKind::DeviceFatal);
         // The device thread may be asleep.
         self.signals.wake();

@@ -97,7 +97,7 @@ impl<'a> Thread<'a> {
             if let Some(active) = adapter.port.state.refresh(&adapter.device) {
                 adapter.counters.set_active(active);
                 if !active {
-                    adapter.report(&Reason::PortDown);
+                    adapter.report_device(&Reason::PortDown);
                 }
             }
         }
@@ -116,7 +116,8 @@ impl<'a> Thread<'a> {
         now
     }
 
-    /// Reads the reports of unreachable ports (ICMP: the peer's host has no process with an open device) of all sockets, and notifies the connections and QPs concerned.
+    /// Reads the ICMP port unreachable reports of all sockets, and notifies the connections and QPs concerned: the peer's host
+    /// has no process with an open device.
     fn handle_reports(&self) {
         let adapter = self.adapter;
         let mut reported: Vec<(Route, Bth)> = Vec::new();

@@ -7,7 +7,7 @@ use ferroce_proto::endpoint::Endpoint;
 use ferroce_proto::qp::{AddressVector, Permission, State};
 use ferroce_proto::ud;
 use ferroce_proto::work::{Data, Operation, ReceiveRequest, SendRequest, WorkId};
-use ferroce_wire::number::{Immediate, QKey, Qpn};
+use ferroce_wire::number::{QKey, Qpn};
 
 use super::QueuePair;
 use crate::error::{CreateError, PostError};
@@ -26,7 +26,7 @@ use crate::time::now;
 /// let destination = device.gids()[usize::from(source_index)].gid;
 /// let vector = AddressVector { port: 1, source_index, destination, ..Default::default() };
 /// let handle = pd.address_handle(&vector)?;
-/// // A datagram names the handle, and the QPN and Q_Key of the receiving queue pair: see `UdSendRequest`.
+/// // `request` returns a datagram to the QPN and Q_Key of the receiving queue pair.
 /// assert_eq!(handle.vector().destination, destination);
 /// # Ok(())
 /// # }
@@ -57,60 +57,25 @@ impl AddressHandle {
     pub fn vector(&self) -> &AddressVector {
         &self.vector
     }
-}
 
-/// A send request of a UD queue pair.
-#[derive(Clone, Debug)]
-#[doc(alias = "ibv_send_wr")]
-pub struct UdSendRequest<'a> {
-    /// The ID of the work request.
-    pub id: WorkId,
-    /// The address handle (AH).
-    pub address: &'a AddressHandle,
-    /// The remote QPN; [`Qpn::MULTICAST`] for a multicast group.
-    pub destination: Qpn,
-    /// The remote queue key.
-    pub queue_key: QKey,
-    /// Immediate data, which the receiver's completion contains.
-    pub immediate: Option<Immediate>,
-    /// The payload.
-    pub data: Data,
-    /// Whether a successful request generates a completion.
-    pub signaled: bool,
-    /// Solicited: an armed CQ of the receiver raises an event.
-    pub solicited: bool,
-}
-
-impl<'a> UdSendRequest<'a> {
-    /// Returns a signaled request without immediate data.
-    pub fn new(
+    /// Returns a send request to a QP of the host, or to [`Qpn::MULTICAST`] in a multicast group: signaled, not solicited, and
+    /// without immediate data.
+    #[inline]
+    pub fn request(
+        &self,
         id: WorkId,
-        address: &'a AddressHandle,
         destination: Qpn,
         queue_key: QKey,
         data: Data,
-    ) -> Self {
-        let (immediate, signaled, solicited) = (None, true, false);
-        Self { id, address, destination, queue_key, immediate, data, signaled, solicited }
+    ) -> UdSendRequest {
+        let address = ud::AddressHandle { route: self.route, destination, queue_key };
+        UdSendRequest { id, address, immediate: None, data, signaled: true, solicited: false }
     }
 }
 
-impl From<UdSendRequest<'_>> for ud::SendRequest<Route> {
-    fn from(request: UdSendRequest<'_>) -> Self {
-        Self {
-            id: request.id,
-            address: ud::AddressHandle {
-                route: request.address.route,
-                destination: request.destination,
-                queue_key: request.queue_key,
-            },
-            immediate: request.immediate,
-            data: request.data,
-            signaled: request.signaled,
-            solicited: request.solicited,
-        }
-    }
-}
+/// A send request of a UD queue pair, which [`AddressHandle::request`] returns.
+#[doc(alias = "ibv_send_wr")]
+pub type UdSendRequest = ud::SendRequest<Route>;
 
 /// The outcome of posting a list of work requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,21 +113,18 @@ impl QueuePair {
     }
 
     /// Posts a send request to a UD QP, as [`QueuePair::post_send`] does to others.
-    pub fn post_datagram(&self, datagram: UdSendRequest<'_>) -> Result<(), PostError> {
+    pub fn post_datagram(&self, datagram: UdSendRequest) -> Result<(), PostError> {
         self.post_datagrams([datagram]).result
     }
 
     /// Posts several UD send requests, as [`QueuePair::post_sends`] does.
-    pub fn post_datagrams<'a>(
-        &self,
-        datagrams: impl IntoIterator<Item = UdSendRequest<'a>>,
-    ) -> Posted {
-        let length = |datagram: &UdSendRequest<'_>| datagram.data.len();
+    pub fn post_datagrams(&self, datagrams: impl IntoIterator<Item = UdSendRequest>) -> Posted {
+        let length = |datagram: &UdSendRequest| datagram.data.len();
         self.post_list(datagrams, length, |endpoint, datagram| {
             self.check_data(&datagram.data)?;
-            let (adapter, route) = (&self.shared.adapter, &datagram.address.route);
-            adapter.rings.prepare_datagram(&adapter.port.links, route, datagram.destination);
-            let posted = endpoint.post_datagram(datagram.into());
+            let (adapter, to) = (&self.shared.adapter, &datagram.address);
+            adapter.rings.prepare_datagram(&adapter.port.links, &to.route, to.destination);
+            let posted = endpoint.post_datagram(datagram);
             posted.map_err(|error| PostError::of(error, endpoint.state()))
         })
     }

@@ -190,17 +190,9 @@ pub(crate) fn data_both_ways(one: &End, other: &End) {
 pub(crate) fn datagram(from: &End, peer: &DatagramPeer, bytes: &[u8]) {
     from.region.write(0, bytes).unwrap();
     let address = from.pd.address_handle(&peer.address).unwrap();
-    from.queue_pair
-        .post_datagram(UdSendRequest {
-            id: WorkId(1),
-            address: &address,
-            destination: peer.queue_pair,
-            queue_key: peer.queue_key,
-            immediate: Some(Immediate(77)),
-            data: Data::SgList(from.region.sge(0, bytes.len() as u32).into()),
-            signaled: true,
-            solicited: false,
-        })
-        .unwrap();
+    let data = Data::SgList(from.region.sge(0, bytes.len() as u32).into());
+    let request = address.request(WorkId(1), peer.queue_pair, peer.queue_key, data);
+    let request = UdSendRequest { immediate: Some(Immediate(77)), ..request };
+    from.queue_pair.post_datagram(request).unwrap();
     from.done();
 }

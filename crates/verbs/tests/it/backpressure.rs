@@ -95,16 +95,8 @@ fn ud_messages_do_not_overflow_the_receiver() {
         let offset = |id| id * (DATAGRAM + 40) as u64;
         (0..MESSAGES).for_each(|id| other.post_receive(id, offset(id), DATAGRAM + 40));
         for id in 0..MESSAGES {
-            let datagram = UdSendRequest {
-                id: WorkId(id),
-                address: &address,
-                destination: other.queue_pair.number(),
-                queue_key: QKey(0x1234),
-                immediate: None,
-                data: one.data(0, DATAGRAM),
-                signaled: true,
-                solicited: false,
-            };
+            let to = other.queue_pair.number();
+            let datagram = address.request(WorkId(id), to, QKey(0x1234), one.data(0, DATAGRAM));
             one.queue_pair.post_datagram(datagram).unwrap();
         }
         complete_all(&one, &other);

@@ -96,7 +96,7 @@ fn datagrams_and_connections_share_a_small_buffer_without_loss() {
             receiver.post_receive(sent, 0, 4096 + 40);
             let (number, key) = (receiver.queue_pair.number(), QKey(0x1234));
             let data = sender.data(0, 4096);
-            let send = UdSendRequest::new(WorkId(sent), &address, number, key, data);
+            let send = address.request(WorkId(sent), number, key, data);
             sender.queue_pair.post_datagram(send).unwrap();
             sent += 1;
         }

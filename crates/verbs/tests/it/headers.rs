@@ -178,16 +178,8 @@ fn datagrams_are_not_ecn_capable_and_have_the_port_of_their_address() {
     let address = one.pd.address_handle(&AddressVector { traffic_class: 0xff, ..path }).unwrap();
     for id in 0..4 {
         other.post_receive(id, 0, 140);
-        let datagram = UdSendRequest {
-            id: WorkId(id),
-            address: &address,
-            destination: other.queue_pair.number(),
-            queue_key: QKey(0x1234),
-            immediate: None,
-            data: one.data(0, 100),
-            signaled: true,
-            solicited: false,
-        };
+        let to = other.queue_pair.number();
+        let datagram = address.request(WorkId(id), to, QKey(0x1234), one.data(0, 100));
         one.queue_pair.post_datagram(datagram).unwrap();
         one.expect(id);
         other.expect(id);

@@ -305,15 +305,8 @@ fn a_wrong_q_key() {
         ..AddressVector::default()
     });
     let address = address.unwrap();
-    let request = |queue_key, id| UdSendRequest {
-        id: WorkId(id),
-        address: &address,
-        destination: b.queue_pair.number(),
-        queue_key,
-        immediate: None,
-        data: a.data(0, 64),
-        signaled: true,
-        solicited: false,
+    let request = |queue_key, id| {
+        address.request(WorkId(id), b.queue_pair.number(), queue_key, a.data(0, 64))
     };
     a.queue_pair.post_datagram(request(QKey(0x1111), 1)).unwrap();
     let text = report_of(&b);

@@ -247,7 +247,7 @@ fn multicast_reaches_members_in_all_shards() {
     let handle = sender.pd.address_handle(&vector).unwrap();
     sender.region.write(2048, b"to all").unwrap();
     let data = sender.data(2048, 6);
-    let send = UdSendRequest::new(WorkId(2), &handle, Qpn::MULTICAST, QKey(0x1234), data);
+    let send = handle.request(WorkId(2), Qpn::MULTICAST, QKey(0x1234), data);
     sender.queue_pair.post_datagram(send).unwrap();
     for member in &members[1..] {
         member.expect(1);

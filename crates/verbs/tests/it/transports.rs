@@ -159,14 +159,13 @@ fn ud_delivers_behind_the_grh() {
         };
         let address = one.pd.address_handle(&vector).unwrap();
         let datagram = |id, length, queue_key| UdSendRequest {
-            id: WorkId(id),
-            address: &address,
-            destination: other.queue_pair.number(),
-            queue_key: QKey(queue_key),
             immediate: Some(Immediate(77)),
-            data: one.data(0, length),
-            signaled: true,
-            solicited: false,
+            ..address.request(
+                WorkId(id),
+                other.queue_pair.number(),
+                QKey(queue_key),
+                one.data(0, length),
+            )
         };
         for (id, length) in [(1, 0), (2, 1), (3, 1023), (4, 4096)] {
             let bytes = pattern(id, length);

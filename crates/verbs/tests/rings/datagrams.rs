@@ -36,7 +36,7 @@ fn address(context: &Context, side: &Side) -> AddressHandle {
 
 /// Sends one datagram with the first bytes of the region.
 fn send(from: &Side, address: &AddressHandle, to: Qpn, id: u64, length: usize) {
-    let request = UdSendRequest::new(WorkId(id), address, to, KEY, from.data(0, length));
+    let request = address.request(WorkId(id), to, KEY, from.data(0, length));
     from.queue_pair.post_datagram(request).unwrap();
 }
 
@@ -73,7 +73,7 @@ fn datagrams_go_through_memory() {
     // A wrong Q_Key: dropped, and no receive request is consumed.
     other.post_receive(1, 0, GRH + 8);
     let (to, data) = (other.queue_pair.number(), one.data(0, 8));
-    let request = UdSendRequest::new(WorkId(1), &handle, to, QKey(1), data);
+    let request = handle.request(WorkId(1), to, QKey(1), data);
     one.queue_pair.post_datagram(request).unwrap();
     one.expect(1);
     send(&one, &handle, to, 2, 8);

@@ -191,14 +191,8 @@ pub(crate) fn datagrams(task: &Task) {
         let address = peer.end.pd.address_handle(path).expect("a way");
         for _ in 0..count {
             let datagram = UdSendRequest {
-                id: WorkId(1),
-                address: &address,
-                destination,
-                queue_key,
                 immediate: Some(Immediate(peer.queue_pair.number().0)),
-                data: peer.end.data(out, size),
-                signaled: true,
-                solicited: false,
+                ..address.request(WorkId(1), destination, queue_key, peer.end.data(out, size))
             };
             peer.queue_pair.post_datagram(datagram).expect("a datagram");
         }

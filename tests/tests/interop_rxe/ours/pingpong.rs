@@ -113,16 +113,8 @@ impl Player<'_> {
         let Some((address, destination)) = &self.way else {
             return self.end.post(&self.queue_pair, Operation::SEND, self.out, size);
         };
-        let datagram = UdSendRequest {
-            id: WorkId(1),
-            address,
-            destination: *destination,
-            queue_key: QUEUE_KEY,
-            immediate: None,
-            data: self.end.data(self.out, size),
-            signaled: true,
-            solicited: false,
-        };
+        let data = self.end.data(self.out, size);
+        let datagram = address.request(WorkId(1), *destination, QUEUE_KEY, data);
         self.queue_pair.post_datagram(datagram).expect("a datagram");
     }
 

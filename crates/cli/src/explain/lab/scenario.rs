@@ -3,7 +3,7 @@
 use ferroce::{
     AccessFlags, AddressVector, Data, FlushPlacement, FlushSelectivity, Immediate, LKey, Operation,
     QueuePairAttributes, QueuePairOptions, ReceiveRequest, RemoteAddress, SendRequest, ServiceType,
-    Sge, State, UdSendRequest, WindowKind, WorkId,
+    Sge, State, WindowKind, WorkId,
 };
 
 use super::setup::{QUEUE_KEY, Setup, change};
@@ -248,7 +248,7 @@ fn datagram() -> Outcome<Record> {
     let handle = address_handle(&lab)?;
     let (peer, data) =
         (lab.ends[1].queue_pair.number(), Data::SgList(lab.ends[0].region.sge(0, 64).into()));
-    let request = UdSendRequest::new(WorkId(1), &handle, peer, QUEUE_KEY, data);
+    let request = handle.request(WorkId(1), peer, QUEUE_KEY, data);
     lab.ends[0].queue_pair.post_datagram(request).map_err(text)?;
     lab.say(format!("A posts SEND, 64 bytes, to QP {:#08x} with Q_Key {:#x}", peer.0, QUEUE_KEY.0));
     lab.complete(0)?;
@@ -263,7 +263,7 @@ fn ud_error() -> Outcome<Record> {
     let handle = address_handle(&lab)?;
     let sge = Sge { key: LKey(1), ..lab.ends[0].region.sge(0, 64) };
     let peer = lab.ends[1].queue_pair.number();
-    let request = UdSendRequest::new(WorkId(1), &handle, peer, QUEUE_KEY, Data::SgList(sge.into()));
+    let request = handle.request(WorkId(1), peer, QUEUE_KEY, Data::SgList(sge.into()));
     lab.ends[0].queue_pair.post_datagram(request).map_err(text)?;
     lab.say("A posts SEND, 64 bytes, with an lkey that does not exist");
     lab.complete(0)?;

@@ -15,7 +15,7 @@ use crate::engine::support::{Side, attributes, bring_up, connect, gid_index, ope
 use crate::time::now;
 use crate::{
     AddressVector, Congestion, Context, Local, Operation, Options, QKey, QueuePairAttributes,
-    ServiceType, State, UdSendRequest, WorkId,
+    ServiceType, State, WorkId,
 };
 
 fn own(context: &Context) -> Guard<'_, Driver> {
@@ -269,7 +269,7 @@ fn datagram_queue_pairs_that_are_reset_while_a_ring_is_full_do_not_stop_others()
             AddressVector { port: 1, source_index: index, destination, ..AddressVector::default() };
         let address = side.pd.address_handle(&vector).unwrap();
         let (to, data) = (receiver.queue_pair.number(), side.data(0, SIZE));
-        let request = UdSendRequest::new(WorkId(id), &address, to, QKey(0x1234), data);
+        let request = address.request(WorkId(id), to, QKey(0x1234), data);
         side.queue_pair.post_datagram(request).unwrap();
     };
     let theirs = own(&contexts[1]);
