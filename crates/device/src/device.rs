@@ -100,7 +100,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
             }
         }
         let mut packets = 0;
-        self.schedule.take_posted(host.posted());
+        self.schedule.take_posted(&host.tables().posted);
         while packets < most && !host.is_awaited() {
             let Some(handle) = self.schedule.pop() else { break };
             let (count, end) = self.turn(link, host, &handle, &mut handle.state().lock(), now);
@@ -114,7 +114,7 @@ impl<H: Host<Queue: TransmitQueue<H>>> Device<H> {
                 }
             }
             if !self.schedule.has_ready() {
-                self.schedule.take_posted(host.posted());
+                self.schedule.take_posted(&host.tables().posted);
                 self.resume(host);
             }
         }

@@ -11,7 +11,6 @@ use ferroce_proto::memory::Memory;
 use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::Completion;
-use ferroce_sync::PostedQueue;
 use ferroce_wire::address::Gid;
 use ferroce_wire::opcode::Operation;
 use ferroce_wire::transport::{Aeth, Bth};
@@ -50,9 +49,6 @@ pub trait Host: Sized {
 
     /// The QPs and SRQs of this process.
     fn tables(&self) -> &Tables<Self::Handle, Self::ReceiveQueue>;
-
-    /// The QPs that other threads have queued.
-    fn posted(&self) -> &PostedQueue<Self::Handle>;
 
     /// Whether another thread waits for the device, so that no further turn begins.
     fn is_awaited(&self) -> bool;

@@ -10,13 +10,13 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use ferroce_proto::memory::PdId;
-use ferroce_sync::Mutex;
+use ferroce_sync::{Mutex, PostedQueue};
 use ferroce_wire::number::Qpn;
 
 use crate::handle::{Handle, Schedulable};
 use crate::numbers::Numbers;
 
-/// The QPs and SRQs of a process, by number. `Q`: the handle of a QP; `R`: that of a receive queue.
+/// The QPs and SRQs of a process, by number, and which QPs are queued. `Q`: the handle of a QP; `R`: that of a receive queue.
 #[derive(Debug)]
 pub struct Tables<Q, R> {
     /// The slot in the top bits of this process's QPNs.
@@ -26,6 +26,8 @@ pub struct Tables<Q, R> {
     version: AtomicU32,
     numbers: Mutex<Numbers>,
     objects: Arc<Objects<R>>,
+    /// The QPs that threads have queued which do not own the device.
+    pub posted: PostedQueue<Q>,
 }
 
 /// The objects that all shards of a device share.
@@ -107,6 +109,7 @@ impl<Q: Handle, R: Clone> Tables<Q, R> {
             version: AtomicU32::new(0),
             numbers: Mutex::new(Numbers::default()),
             objects,
+            posted: PostedQueue::default(),
         }
     }
 

@@ -69,7 +69,6 @@ impl Device {
         self
     }
 
-    /// Whether the interface has this address and no other.
     pub(crate) fn is_only_address(&self, address: IpAddr) -> bool {
         matches!(&self.interface.addresses[..], [own] if own.ip == address)
     }
@@ -84,7 +83,6 @@ impl Device {
         &self.interface
     }
 
-    /// Returns the description of the device in captures.
     pub(crate) fn capture_interface(&self) -> ferroce_tap::Interface {
         let interface = &self.interface;
         let mac = if interface.loopback { Some([0; 6]) } else { interface.mac };
@@ -195,8 +193,8 @@ impl Limits {
 }
 
 /// Returns the position of an address among those of a device.
-pub(crate) fn position(addresses: &[IpAddr], wanted: IpAddr) -> Option<usize> {
-    addresses.iter().position(|&own| own == own_name(wanted))
+pub(crate) fn position(mut own: impl Iterator<Item = IpAddr>, wanted: IpAddr) -> Option<u8> {
+    own.position(|own| own == own_name(wanted)).and_then(|index| u8::try_from(index).ok())
 }
 
 /// Maps 127.0.1.1, which Debian's `/etc/hosts` has for the host's name and no interface has, to 127.0.0.1.

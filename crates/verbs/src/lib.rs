@@ -118,10 +118,9 @@ pub use completion::CompletionQueue;
 pub use context::Context;
 pub use cq::{CompletionChannel, WorkCompletion};
 pub use device::{Device, GidEntry, Limits, Names, NotNames, devices};
-pub use engine::Leading;
 #[doc(hidden)]
 pub use engine::PausedThread;
-pub use engine::Statistics;
+pub use engine::{Leading, Statistics};
 pub use error::{
     CopyError, CreateError, EnvironmentError, Error, MemoryError, ModifyError, MulticastError,
     OpenError, PostError, ResizeError, RouteError, SystemError, WaitError,

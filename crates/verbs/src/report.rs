@@ -38,8 +38,6 @@ pub struct Ended {
     pub number: u16,
     /// The reason.
     pub text: String,
-    /// The topic of `ferroce explain` about it.
-    pub topic: &'static str,
 }
 
 /// Limits the rate of reports: a token bucket, as the time at which it would be full again.
@@ -106,9 +104,8 @@ pub fn refuse_call(text: &str) {
 pub(crate) fn end(queue_pair: Qpn, reason: &Reason, text: &str) {
     let mut ended = lock(&ENDED);
     if ended.len() < MAX_ENDED {
-        let (number, topic) = (reason.number(), reason.entry().topic);
-        let process = std::process::id();
-        ended.push(Ended { process, queue_pair, number, text: text.to_owned(), topic });
+        let (process, number) = (std::process::id(), reason.number());
+        ended.push(Ended { process, queue_pair, number, text: text.to_owned() });
     }
 }
 

@@ -185,7 +185,9 @@ impl SharedReceiveQueue {
 impl Drop for Shared {
     fn drop(&mut self) {
         let context = &self.pd.context;
-        context.handle.destroy_receive_queue(self.number);
+        context.adapter().tables.remove_receive_queue(self.number);
+        // Afterwards no shard uses it.
+        context.handle.shards().for_each(|shard| shard.wait_for_pass());
         if let Some(completions) = &self.receives.completions {
             completions.users.fetch_sub(1, Ordering::Relaxed);
         }

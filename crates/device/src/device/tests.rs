@@ -67,7 +67,7 @@ fn post(node: &mut Node, index: usize, length: u32) -> bool {
         };
         endpoint.post_datagram(request).is_ok()
     };
-    node.side.posted.push(&handle, handle.marks.queued());
+    node.side.tables.posted.push(&handle, handle.marks.queued());
     posted
 }
 

@@ -148,7 +148,6 @@ impl CompletionChannel {
         let _ = self.0.event.signal();
     }
 
-    /// Removes the events of a CQ.
     pub(crate) fn forget(&self, id: u64) {
         let mut raised = lock(&self.0.raised);
         let before = raised.queues.len();

@@ -55,7 +55,6 @@ pub(crate) struct Queue {
     pub(crate) id: u64,
     /// Queue pairs and shared receive queues that complete here.
     pub(crate) users: AtomicUsize,
-    /// The shards of its queue pairs.
     pub(crate) shards: ShardSet,
 }
 
@@ -94,7 +93,6 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 /// A completion found the CQ full: it is lost, and the CQ is in error (IBA 11.6.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overrun {
-    /// The ID of the CQ.
     pub(crate) queue: u64,
     pub(crate) capacity: u32,
 }
@@ -105,7 +103,6 @@ fn is_solicited(entry: &WorkCompletion) -> bool {
 }
 
 impl Queue {
-    /// Creates a CQ of a device.
     pub(crate) fn new(
         capacity: usize,
         channel: Option<CompletionChannel>,

@@ -84,8 +84,7 @@ impl Device {
         }
         let interface = interface_of(address)?;
         let device = Listing::read()?.device(&interface);
-        let addresses: Vec<_> = device.gids().iter().map(|entry| entry.address.ip()).collect();
-        match position(&addresses, address.ip()).and_then(|index| u8::try_from(index).ok()) {
+        match position(device.interface.addresses.iter().map(|own| own.ip), address.ip()) {
             Some(index) => Ok((device, index)),
             None => Err(OpenError::NoAddress { interface: device.interface.name }),
         }

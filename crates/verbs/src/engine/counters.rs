@@ -54,6 +54,11 @@ macro_rules! counters {
         }
 
         impl Statistics {
+            /// The counters that Linux drivers show in `hw_counters`, by their names there.
+            pub fn hw_counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                self.iter().skip(Index::duplicate_request as usize)
+            }
+
             /// All counters with their names.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$( (stringify!($name), self.$name) ),+].into_iter()
@@ -109,16 +114,7 @@ impl Counters {
             fill(slot);
         })
     }
-}
 
-impl Statistics {
-    /// The counters that Linux drivers show in `hw_counters`, by their names there.
-    pub fn hw_counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.iter().skip(Index::duplicate_request as usize)
-    }
-}
-
-impl Counters {
     /// Counts packets received, through a ring if they are `local`, otherwise from a socket. For the owner of the driver.
     #[inline]
     pub(super) fn received(&self, packets: u32, bytes: usize, local: bool) {

@@ -8,7 +8,7 @@ use ferroce_links::ring::Rings;
 use ferroce_links::route::Route;
 use ferroce_links::udp::Forwarding;
 use ferroce_memory::Registry;
-use ferroce_sync::{PostedQueue, Signals};
+use ferroce_sync::Signals;
 use ferroce_sys::{Event, random};
 use ferroce_tap::Tap;
 use ferroce_wire::number::Qpn;
@@ -42,8 +42,6 @@ pub(crate) struct DataPath {
     pub(crate) counters: Arc<Counters>,
     pub(super) tap: Arc<Tap>,
 
-    /// What other threads leave for the next pass.
-    pub(super) posted: PostedQueue<Arc<Core>>,
     pub(super) outbox: Outbox,
     pub(super) forwarding: Forwarding,
     pub(crate) rings: Rings,
@@ -100,7 +98,6 @@ impl DataPath {
             events,
             counters,
             tap,
-            posted: PostedQueue::default(),
             outbox: Outbox::default(),
             forwarding: Forwarding::default(),
             waiting: AtomicU32::new(0),

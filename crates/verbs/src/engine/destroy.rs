@@ -72,7 +72,7 @@ impl Adapter {
     }
 
     /// Waits until no pass is in progress that began before this call.
-    pub(super) fn wait_for_pass(&self) {
+    pub(crate) fn wait_for_pass(&self) {
         if let Some(pass) = self.between_passes() {
             pass.hand_over(TX);
         }

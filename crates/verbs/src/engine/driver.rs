@@ -93,7 +93,7 @@ impl Driver {
     #[inline]
     pub(super) fn may_transmit(&self, data_path: &DataPath) -> bool {
         self.device.schedule.has_ready()
-            || data_path.posted.has_some()
+            || data_path.tables.posted.has_some()
             || self.tx.is_in_use()
             || data_path.outbox.queued() != self.tx.own_taken
     }

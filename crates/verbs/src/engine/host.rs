@@ -19,7 +19,6 @@ use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::Completion;
 use ferroce_stat::layout::SharedReceiveQueue;
-use ferroce_sync::PostedQueue;
 use ferroce_tap::{Owner, PacketMetadata};
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::Qpn;
@@ -51,11 +50,6 @@ impl Host for DataPath {
     #[inline]
     fn tables(&self) -> &Tables {
         &self.tables
-    }
-
-    #[inline]
-    fn posted(&self) -> &PostedQueue<Arc<Core>> {
-        &self.posted
     }
 
     #[inline]

@@ -182,7 +182,7 @@ impl Adapter {
 
     /// Queues a QP for the next pass of any thread. For requests that need not be sent at once.
     pub(crate) fn hold(&self, core: &Arc<Core>) {
-        self.posted.push(core, core.marks.queued());
+        self.tables.posted.push(core, core.marks.queued());
     }
 
     /// Transmits everything that is queued, or requests that from the current owner.
@@ -199,7 +199,7 @@ impl Adapter {
         pass.called();
         let mut left = Requests::NONE;
         for _ in 0..ROUNDS_PER_POST {
-            pass.device.schedule.take_posted(&self.posted);
+            pass.device.schedule.take_posted(&self.tables.posted);
             // ACKs follow the data, in the same system call.
             pass.device.schedule.release_owed();
             if pass.may_transmit(self) {

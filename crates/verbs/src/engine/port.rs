@@ -28,8 +28,7 @@ pub(crate) struct Port {
 impl Port {
     /// The index of the link with this address.
     pub(crate) fn link_of(&self, address: IpAddr) -> Option<u8> {
-        let addresses: Vec<_> = self.links.iter().map(|link| link.address.ip()).collect();
-        position(&addresses, address).and_then(|index| u8::try_from(index).ok())
+        position(self.links.iter().map(|link| link.address.ip()), address)
     }
 }
 
@@ -164,7 +163,6 @@ impl Groups {
         group.map(|group| group.members.clone()).unwrap_or_default()
     }
 
-    /// Whether there are none.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0

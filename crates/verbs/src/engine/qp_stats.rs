@@ -164,12 +164,8 @@ impl QpStats {
     pub(super) fn sent_messages(&mut self, messages: &[Traffic; 2]) {
         for (operation, more) in [Operation::Send, Operation::Write].into_iter().zip(messages) {
             if more.packets > 0 {
-                let class = class(operation);
-                let traffic = &mut self.traffic[class];
-                traffic.packets += more.packets;
-                traffic.bytes += more.bytes;
-                traffic.messages += more.messages;
-                self.changed |= 1 << class;
+                let payload = more.bytes as usize;
+                self.add_traffic(class(operation), more.packets as u32, payload, more.messages);
             }
         }
     }

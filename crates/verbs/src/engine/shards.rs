@@ -139,12 +139,6 @@ impl Handle {
     pub(crate) fn queue_pair(&self, number: Qpn) -> Option<Arc<Core>> {
         self.shards().find_map(|shard| shard.tables.queue_pair(number))
     }
-
-    /// Removes an SRQ. After this call no shard uses it.
-    pub(crate) fn destroy_receive_queue(&self, number: Qpn) {
-        self.adapter().tables.remove_receive_queue(number);
-        self.shards().for_each(|shard| shard.wait_for_pass());
-    }
 }
 
 impl Drop for Handle {

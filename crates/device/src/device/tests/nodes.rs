@@ -22,7 +22,7 @@ use ferroce_proto::reason::Reason;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::ud;
 use ferroce_proto::work::{Completion, ReceiveRequest, SgList, Status, WorkId};
-use ferroce_sync::{Mutex, PostedQueue};
+use ferroce_sync::Mutex;
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{LKey, PKey, Psn, QKey, Qpn, VirtualAddress};
 use ferroce_wire::packet::Packet;
@@ -135,7 +135,6 @@ pub(super) struct Side {
     pub(super) index: usize,
     pub(super) queue_pairs: Vec<Rc<Qp>>,
     pub(super) tables: Tables<Rc<Qp>, Rc<Receives>>,
-    pub(super) posted: PostedQueue<Rc<Qp>>,
     pub(super) own: RefCell<VecDeque<ProbePacket<usize>>>,
     /// The transmit queue to the other side.
     pub(super) queue: MemoryQueue,
@@ -171,10 +170,6 @@ impl Host for Side {
 
     fn tables(&self) -> &Tables<Rc<Qp>, Rc<Receives>> {
         &self.tables
-    }
-
-    fn posted(&self) -> &PostedQueue<Rc<Qp>> {
-        &self.posted
     }
 
     fn is_awaited(&self) -> bool {
@@ -540,7 +535,6 @@ pub(super) fn nodes(queued: u8, max_packets: u32) -> [Node; 2] {
             forwarded: RefCell::default(),
             refused: RefCell::default(),
             strangers: Cell::default(),
-            posted: PostedQueue::default(),
             own: RefCell::default(),
             queues_datagrams: queued >> DATAGRAMS & 1 == 1,
             queue,

@@ -15,7 +15,7 @@ use ferroce_proto::qp::ServiceType;
 use ferroce_proto::reason::Reason;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::Completion;
-use ferroce_sync::{Mutex, MutexGuard, PostedQueue};
+use ferroce_sync::{Mutex, MutexGuard};
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Psn, Qpn};
 
@@ -129,7 +129,6 @@ pub(in crate::rdma) struct Shared {
     pub(super) tables: Tables<Arc<Core>, Arc<Receives>>,
     /// Endpoints by the multicast group that they are attached to.
     pub(super) groups: Mutex<BTreeMap<Ipv4Addr, Vec<usize>>>,
-    posted: PostedQueue<Arc<Core>>,
     /// Probes that are not sent yet.
     probes: Mutex<VecDeque<ProbePacket<Ipv4Addr>>>,
     /// Packets without ACKs need room in the window of their receiver, as between processes of one host.
@@ -149,7 +148,6 @@ impl Shared {
             memory,
             tables: Tables::new(0, Arc::default()),
             groups: Mutex::default(),
-            posted: PostedQueue::default(),
             probes: Mutex::default(),
             has_windows: false,
             published: Mutex::default(),
@@ -211,10 +209,6 @@ impl Host for Shared {
 
     fn tables(&self) -> &Tables<Arc<Core>, Arc<Receives>> {
         &self.tables
-    }
-
-    fn posted(&self) -> &PostedQueue<Arc<Core>> {
-        &self.posted
     }
 
     fn is_awaited(&self) -> bool {

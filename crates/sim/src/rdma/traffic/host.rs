@@ -19,7 +19,7 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::work::{
     Completion, Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, SgList, Status, WorkId,
 };
-use ferroce_sync::{Mutex, PostedQueue};
+use ferroce_sync::Mutex;
 use ferroce_wire::address::Gid;
 use ferroce_wire::ip::Ecn;
 use ferroce_wire::number::{Immediate, LKey};
@@ -74,7 +74,6 @@ pub(super) struct Flow {
 #[derive(Debug)]
 struct Shared {
     tables: Tables<Arc<Core>, Arc<Receives>>,
-    posted: PostedQueue<Arc<Core>>,
     /// The QPs that have completed something.
     published: Mutex<Vec<Arc<Core>>>,
     /// The counts of all QPs.
@@ -110,12 +109,7 @@ impl TrafficHost {
         let ports = connections.iter().map(|connection| connection.port).collect();
         Self {
             device: Device::new(UNLIMITED_SHARE, 0),
-            shared: Shared {
-                tables,
-                posted: PostedQueue::default(),
-                published: Mutex::default(),
-                counters: Mutex::default(),
-            },
+            shared: Shared { tables, published: Mutex::default(), counters: Mutex::default() },
             wire: Wire::with_ports(address, ecn, ports, WIRE_CAPACITY),
             connections,
             flows: flows.into_iter().map(flow).collect(),
@@ -254,10 +248,6 @@ impl ferroce_device::Host for Shared {
 
     fn tables(&self) -> &Tables<Arc<Core>, Arc<Receives>> {
         &self.tables
-    }
-
-    fn posted(&self) -> &PostedQueue<Arc<Core>> {
-        &self.posted
     }
 
     fn is_awaited(&self) -> bool {
