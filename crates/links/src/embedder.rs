@@ -85,9 +85,9 @@ pub struct Traffic {
 impl Traffic {
     /// Adds packets with this payload in all, and the messages that end with them.
     #[inline]
-    pub fn add(&mut self, packets: u32, payload: usize, messages: u64) {
-        self.packets += u64::from(packets);
-        self.bytes += payload as u64;
+    pub fn add(&mut self, packets: u64, payload: u64, messages: u64) {
+        self.packets += packets;
+        self.bytes += payload;
         self.messages += messages;
     }
 }

@@ -69,10 +69,6 @@ impl Device {
         self
     }
 
-    pub(crate) fn is_only_address(&self, address: IpAddr) -> bool {
-        matches!(&self.interface.addresses[..], [own] if own.ip == address)
-    }
-
     /// Returns the name: `ferroce_` and the interface's name, unless `FERROCE_NAME` sets another.
     pub fn name(&self) -> &str {
         &self.name

@@ -199,7 +199,7 @@ impl<H: Embedder> QueueTurn<H> for RingTurn<'_> {
         }
         self.producer.commit_record(whole, is_awaited);
         let class = usize::from(bth.opcode == Opcode::RC_RDMA_WRITE_ONLY);
-        self.messages[class].add(packets, length, 1);
+        self.messages[class].add(packets.into(), length as u64, 1);
         self.uncounted.0 += packets;
         self.uncounted.1 += whole - INFO + aggregate::overhead(&bth, packets);
         if self.producer.unpublished() >= PUBLISH {

@@ -36,9 +36,8 @@ pub(crate) struct LinkReads {
 
 impl LinkReads {
     pub(crate) fn new(links: usize) -> Self {
-        let paces = vec![Pace::default(); links];
         Self {
-            paces,
+            paces: vec![Pace::default(); links],
             quiet_links_read_at: Instant::ZERO,
             skips_quiet_links: false,
             active: Some(0),

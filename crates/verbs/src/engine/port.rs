@@ -59,7 +59,7 @@ pub(super) fn open_links(
                 return Ok((device, Addresses(links.into())));
             }
             Err(SystemError::AddressNotLocal { address })
-                if device.is_only_address(address)
+                if matches!(&device.interface().addresses[..], [own] if own.ip == address)
                     && Instant::now() < until
                     && is_assigned(address) =>
             {

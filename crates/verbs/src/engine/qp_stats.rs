@@ -157,15 +157,14 @@ impl QpStats {
     /// A message of one packet without immediate data, or a positive ACK, was received.
     #[inline]
     pub(super) fn received_whole(&mut self, operation: Operation, payload: usize) {
-        self.add_traffic(RX + class(operation), 1, payload, 1);
+        self.add_traffic(RX + class(operation), 1, payload as u64, 1);
     }
 
     /// Messages were sent by SEND, and by RDMA WRITE.
     pub(super) fn sent_messages(&mut self, messages: &[Traffic; 2]) {
         for (operation, more) in [Operation::Send, Operation::Write].into_iter().zip(messages) {
             if more.packets > 0 {
-                let payload = more.bytes as usize;
-                self.add_traffic(class(operation), more.packets as u32, payload, more.messages);
+                self.add_traffic(class(operation), more.packets, more.bytes, more.messages);
             }
         }
     }
@@ -173,12 +172,12 @@ impl QpStats {
     #[inline]
     fn count_packets(&mut self, direction: usize, opcode: Opcode, payload: usize, count: u32) {
         let Some(info) = opcode.info() else { return };
-        let class = direction + class(info.operation);
-        self.add_traffic(class, count, payload, info.position.ends().into());
+        let (class, ends) = (direction + class(info.operation), info.position.ends());
+        self.add_traffic(class, count.into(), payload as u64, ends.into());
     }
 
     #[inline]
-    fn add_traffic(&mut self, class: usize, count: u32, payload: usize, ended: u64) {
+    fn add_traffic(&mut self, class: usize, count: u64, payload: u64, ended: u64) {
         self.traffic[class].add(count, payload, ended);
         self.changed |= 1 << class;
     }

@@ -22,17 +22,16 @@ impl DataPath {
     /// A loopback destination is this host, whatever the source GID. Packets are sent from the device's loopback address
     /// or, where another device carries the loopback addresses, from the source address to itself.
     pub(crate) fn route(&self, vector: &AddressVector) -> Result<Route, RouteError> {
-        let source = usize::from(vector.source_index);
-        if source >= self.device.gids().len() {
-            let (index, entries) = (vector.source_index, self.device.gids().len());
+        let (index, entries) = (vector.source_index, self.device.gids().len());
+        if usize::from(index) >= entries {
             return Err(RouteError::NoSuchGid { index, entries });
         }
         let destination = own_name(vector.destination.to_ip());
-        let own = self.port.links[source].address.ip();
+        let own = self.port.links[usize::from(index)].address.ip();
         let loopback = || self.port.links.loopback(destination.is_ipv4());
         let (link, destination) = match destination.is_loopback() && !own.is_loopback() {
-            true => loopback().map_or((vector.source_index, own), |link| (link, destination)),
-            false => (vector.source_index, destination),
+            true => loopback().map_or((index, own), |link| (link, destination)),
+            false => (index, destination),
         };
         self.route_from(link, &AddressVector { destination: Gid::from_ip(destination), ..*vector })
     }

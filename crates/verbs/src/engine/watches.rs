@@ -53,14 +53,12 @@ impl Adapter {
         if !self.signals.lead(now, until) {
             return None;
         }
-        let mut sockets = [-1; Leading::MAX];
-        for (socket, link) in sockets.iter_mut().zip(links.iter()) {
-            *socket = link.receiver.as_fd().as_raw_fd();
-        }
-        let mut count = links.len();
-        if let Some(bells) = bells {
+        if bells.is_some() {
             self.rings.sleep();
-            sockets[count] = bells;
+        }
+        let (mut sockets, mut count) = ([-1; Leading::MAX], 0);
+        for socket in links.iter().map(|link| link.receiver.as_fd().as_raw_fd()).chain(bells) {
+            sockets[count] = socket;
             count += 1;
         }
         Some(Leading { sockets, count, shard: self.shard, until })
