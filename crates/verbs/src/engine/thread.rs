@@ -86,7 +86,8 @@ impl<'a> Thread<'a> {
         adapter.management.run(adapter.mads());
         if watches.has(Watch::Processes) {
             let connections = &adapter.management.connections;
-            if let Some(ended) = connections.take_ended(adapter.mads()) {
+            let ended = connections.take_ended(adapter.mads());
+            if !ended.is_empty() {
                 // What they sent before may still be in a socket.
                 adapter.flush();
                 connections.end_connections(adapter.mads(), &ended);

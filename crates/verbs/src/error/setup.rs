@@ -4,7 +4,7 @@ use ferroce_proto::setup::SetupError;
 use ferroce_sys::Error as SystemError;
 use ferroce_sys::errno::{ECONNREFUSED, EINVAL, ENODEV, ETIMEDOUT};
 
-use super::{CreateError, ModifyError, MulticastError, OpenError, RouteError, WaitError};
+use super::{ModifyError, OpenError, RouteError, WaitError};
 
 /// Why a set-up exchange, or a call of its client or server, failed.
 #[derive(Debug, thiserror::Error)]
@@ -22,9 +22,6 @@ pub enum Error {
     /// The two ends of an XRC connection differ: the exchange does not set them up.
     #[error("the set-up exchange has no XRC queue pairs; modify them step by step")]
     Xrc,
-    /// No address of the device supports multicast.
-    #[error("the device has no multicast")]
-    NoMulticast,
     /// The device is closed, or the process is a child that has not opened it.
     #[error("the device is closed")]
     Closed,
@@ -34,15 +31,9 @@ pub enum Error {
     /// There is no route to the peer.
     #[error(transparent)]
     Route(#[from] RouteError),
-    /// A queue was not created.
-    #[error(transparent)]
-    Create(#[from] CreateError),
     /// The QP was not modified.
     #[error(transparent)]
     Modify(#[from] ModifyError),
-    /// The QP was not attached to a multicast group.
-    #[error(transparent)]
-    Multicast(#[from] MulticastError),
     /// Waiting for an event failed.
     #[error(transparent)]
     Wait(#[from] WaitError),
@@ -60,9 +51,7 @@ impl Error {
             Self::Closed => ENODEV,
             Self::Open(error) => error.errno(),
             Self::Route(error) => error.errno(),
-            Self::Create(error) => error.errno(),
             Self::Modify(error) => error.errno(),
-            Self::Multicast(error) => error.errno(),
             Self::Wait(error) => error.errno(),
             Self::System(error) => error.errno(),
             _ => EINVAL,

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ferroce_proto::setup::{
-    self, Agreement, ClientConfig, ClientEvent, ConnectionParameters, Device, PhaseTimes,
+    self, Agreement, ClientConfig, ClientEvent, ConnectionParameters, Device, Peer, PhaseTimes,
     QpParameters, RegionParameters, RegisteredRegion, RetryPolicy, WrongStep,
 };
 use ferroce_proto::time;
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Guid, RKey};
-use ferroce_wire::setup::{ExchangeId, PeerId, Status, TransactionId};
+use ferroce_wire::setup::{PeerId, Status, TransactionId};
 
-use super::{CAPABILITIES, Side, states};
+use super::{CAPABILITIES, Handle, Side, states};
 use crate::context::Context;
+use crate::engine::Machine;
 use crate::error::{SetupExchangeError as Error, WaitError};
 use crate::event_queue::EventQueue;
 use crate::queue_pair::QueuePair;
@@ -25,10 +26,9 @@ use ferroce_sys::random::number as random;
 /// A set-up exchange that this side started. Dropping it ends an exchange that is not connected.
 #[derive(Debug)]
 pub struct Client {
-    context: Context,
+    handle: Handle,
     source_index: u8,
     server: Gid,
-    exchange: ExchangeId,
     events: Arc<EventQueue<ClientEvent>>,
 }
 
@@ -68,9 +68,12 @@ impl Client {
             retry,
             ..ClientConfig::new(exchange, TransactionId(random() as u32))
         };
-        let exchanges = &adapter.management.exchanges;
-        let events = exchanges.begin(adapter.mads(), source_index, server, config)?;
-        Ok(Self { context: context.clone(), source_index, server, exchange, events })
+        let queue = Arc::new(EventQueue::new()?);
+        adapter.mads().route_to(source_index, server)?;
+        let client = Box::new(setup::Client::new(config, Peer::service(server), now()));
+        let events = Some(Arc::clone(&queue));
+        let machine = Machine::Client { link: source_index, client, events };
+        Ok(Self { handle: Handle::new(context, machine)?, source_index, server, events: queue })
     }
 
     /// Waits for an event; returns `None` at the deadline.
@@ -79,7 +82,7 @@ impl Client {
     ///
     /// When the wait fails.
     pub fn wait(&self, deadline: Option<Instant>) -> Result<Option<ClientEvent>, WaitError> {
-        self.context.adapter().signals.stop_polling();
+        self.handle.context.adapter().signals.stop_polling();
         self.events.wait(deadline)
     }
 
@@ -190,7 +193,7 @@ impl Client {
             established.regions.push(theirs);
         }
         self.connect(ConnectionParameters {
-            client_guid: Guid(self.context.device().guid()),
+            client_guid: Guid(self.handle.context.device().guid()),
             client_key: regions.first().map_or(RKey(0), |region| region.rkey()),
             server_key: established.regions.first().map_or(RKey(0), |region| region.remote_key),
             ..parameters
@@ -212,15 +215,16 @@ impl Client {
         }
     }
 
-    fn with<T>(&self, mut act: impl FnMut(&mut setup::Client, time::Instant) -> T) -> Option<T> {
-        let (adapter, exchange) = (self.context.adapter(), self.exchange);
-        let exchanges = &adapter.management.exchanges;
-        exchanges.with(adapter.mads(), |one| Some(act(one.client(exchange)?, now())))
+    fn with<T>(&self, act: impl FnOnce(&mut setup::Client, time::Instant) -> T) -> Option<T> {
+        self.handle.with(|machine| match machine {
+            Machine::Client { client, .. } => Some(act(client, now())),
+            _ => None,
+        })
     }
 
     fn step(
         &self,
-        act: impl FnMut(&mut setup::Client, time::Instant) -> Result<(), WrongStep>,
+        act: impl FnOnce(&mut setup::Client, time::Instant) -> Result<(), WrongStep>,
     ) -> Result<(), Error> {
         let done = self.with(act).ok_or(Error::Closed)?;
         done.map_err(|WrongStep| Error::WrongStep)
@@ -234,12 +238,5 @@ impl AsFd for Client {
     /// Readable while there is an event.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.events.as_fd()
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        let adapter = self.context.adapter();
-        adapter.management.exchanges.remove_client(adapter.mads(), self.exchange);
     }
 }

@@ -29,6 +29,8 @@ pub use ferroce_wire::setup::{
 use ferroce_wire::number::Guid;
 
 use crate::context::Context;
+use crate::engine::Machine;
+use crate::error::SystemError;
 
 pub use crate::error::SetupExchangeError as Error;
 
@@ -37,6 +39,34 @@ const MAX_MESSAGE_LEN: u32 = 1 << 31;
 
 /// The capabilities of a device.
 const CAPABILITIES: Capabilities = Capabilities(0x1ff);
+
+/// A state machine of an open device, until the handle is dropped.
+#[derive(Debug)]
+struct Handle {
+    context: Context,
+    machine: u64,
+}
+
+impl Handle {
+    fn new(context: &Context, machine: Machine) -> Result<Self, SystemError> {
+        let adapter = context.adapter();
+        let machine = adapter.management.exchanges.add(adapter.mads(), machine)?;
+        Ok(Self { context: context.clone(), machine })
+    }
+
+    /// Calls a function on the state machine, and sends its messages. `None` if the device is closed.
+    fn with<T>(&self, act: impl FnOnce(&mut Machine) -> Option<T>) -> Option<T> {
+        let adapter = self.context.adapter();
+        adapter.management.exchanges.with(adapter.mads(), self.machine, act)?
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let adapter = self.context.adapter();
+        adapter.management.exchanges.close(adapter.mads(), self.machine);
+    }
+}
 
 /// Describes a device to peers.
 pub fn present(context: &Context) -> RemoteDevice {

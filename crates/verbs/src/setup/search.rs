@@ -5,16 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferroce_proto::qp::{QueuePairAttributes, ServiceType, State};
-use ferroce_proto::setup::{DiscoveryConfig, DiscoveryEvent, Responder, ServerConfig};
+use ferroce_proto::setup::{
+    Discovery, DiscoveryConfig, DiscoveryEvent, Responder, Server, ServerConfig,
+};
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::QKey;
-use ferroce_wire::setup::{ExchangeId, PeerId, TransactionId};
+use ferroce_wire::setup::{PeerId, TransactionId};
 
-use super::{CAPABILITIES, present};
+use super::{CAPABILITIES, Handle, present};
 use crate::context::Context;
+use crate::engine::Machine;
 use crate::error::{SetupExchangeError as Error, SystemError, WaitError};
 use crate::event_queue::EventQueue;
 use crate::queue_pair::{QueuePair, QueuePairOptions};
+use crate::time::now;
 use ferroce_sys::random::number as random;
 
 /// The IPv4 discovery group: site-local (RFC 2365), with RoCE's port in its last two bytes.
@@ -26,8 +30,7 @@ pub const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0x4665, 0x53
 /// A search for servers.
 #[derive(Debug)]
 pub struct Search {
-    context: Context,
-    exchange: ExchangeId,
+    handle: Handle,
     events: Arc<EventQueue<DiscoveryEvent>>,
 }
 
@@ -52,8 +55,7 @@ impl Search {
         for &(link, target) in &targets {
             adapter.mads().route_to(link, target)?;
         }
-        let exchanges = &adapter.management.exchanges;
-        let exchange = exchanges.new_exchange();
+        let exchange = adapter.management.exchanges.new_exchange();
         let mut config = DiscoveryConfig {
             id: PeerId(std::process::id()),
             capabilities: CAPABILITIES,
@@ -62,8 +64,11 @@ impl Search {
         };
         // All copies are sent in the first half, so that the last can be answered.
         config.retry.first = config.retry.first.min(duration / 4);
-        let events = exchanges.search(adapter.mads(), config, targets)?;
-        Ok(Self { context: context.clone(), exchange, events })
+        let discovery = Discovery::new(config, now());
+        let queue = Arc::new(EventQueue::new()?);
+        let events = Arc::clone(&queue);
+        let machine = Machine::Search { exchange, discovery, targets, events };
+        Ok(Self { handle: Handle::new(context, machine)?, events: queue })
     }
 
     /// Waits for the next responder; returns `None` at the end of the search.
@@ -72,18 +77,11 @@ impl Search {
     ///
     /// When the wait fails.
     pub fn wait(&self) -> Result<Option<Responder>, WaitError> {
-        self.context.adapter().signals.stop_polling();
+        self.handle.context.adapter().signals.stop_polling();
         match self.events.wait(None)? {
             Some(DiscoveryEvent::Found(responder)) => Ok(Some(responder)),
             Some(DiscoveryEvent::Finished) | None => Ok(None),
         }
-    }
-}
-
-impl Drop for Search {
-    fn drop(&mut self) {
-        let adapter = self.context.adapter();
-        adapter.management.exchanges.stop_searching(adapter.mads(), self.exchange);
     }
 }
 
@@ -95,9 +93,8 @@ fn group(own: Gid) -> Gid {
 /// that responds.
 #[derive(Debug)]
 pub struct Presence {
-    context: Context,
-    /// The links that it responds on.
-    served: Vec<u8>,
+    /// The addresses that it responds on.
+    served: Vec<Handle>,
     /// A member of the discovery groups, so that this process receives their packets.
     _listener: Option<QueuePair>,
 }
@@ -108,16 +105,13 @@ impl Presence {
     /// # Errors
     ///
     /// When the system refuses a socket. Without multicast, only searches by address are possible.
-    pub fn new(context: &Context) -> Result<Self, Error> {
-        let listener = listener(context).ok();
-        let mut presence =
-            Self { context: context.clone(), served: Vec::new(), _listener: listener };
-        let adapter = context.adapter();
-        for index in 0..adapter.port.links.len() as u8 {
-            let config = ServerConfig::new(present(context));
-            match adapter.management.exchanges.serve(adapter.mads(), index, config, None) {
-                Ok(()) => presence.served.push(index),
-                Err(Error::System(SystemError::ServiceTaken { .. })) => {}
+    pub fn new(context: &Context) -> Result<Self, SystemError> {
+        let mut presence = Self { served: Vec::new(), _listener: listener(context) };
+        for link in 0..context.adapter().port.links.len() as u8 {
+            let server = Server::new(ServerConfig::new(present(context)));
+            match Handle::new(context, Machine::Server { link, server, events: None }) {
+                Ok(handle) => presence.served.push(handle),
+                Err(SystemError::ServiceTaken { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -130,35 +124,24 @@ impl Presence {
     }
 }
 
-/// Creates a QP in the discovery groups.
-pub(super) fn listener(context: &Context) -> Result<QueuePair, Error> {
+/// Creates a QP in the discovery groups, if the network has multicast.
+pub(super) fn listener(context: &Context) -> Option<QueuePair> {
     let pd = context.protection_domain();
-    let completions = context.completion_queue(1, None)?;
+    let completions = context.completion_queue(1, None).ok()?;
     let options = QueuePairOptions::new(ServiceType::UnreliableDatagram, &completions);
-    let queue_pair = pd.queue_pair(&options)?;
-    queue_pair.modify(&QueuePairAttributes {
+    let queue_pair = pd.queue_pair(&options).ok()?;
+    let init = queue_pair.modify(&QueuePairAttributes {
         state: Some(State::Init),
         partition: Some(0),
         port: Some(1),
         queue_key: Some(QKey(random() as u32 & 0x7fff_ffff)),
         ..QueuePairAttributes::default()
-    })?;
+    });
+    init.ok()?;
     let mut groups: Vec<_> = context.device().gids().iter().map(|own| group(own.gid)).collect();
     groups.sort_unstable();
     groups.dedup();
     // One address family may have no multicast.
     let joined = groups.into_iter().map(|group| queue_pair.attach(group)).filter(Result::is_ok);
-    match joined.count() {
-        0 => Err(Error::NoMulticast),
-        _ => Ok(queue_pair),
-    }
-}
-
-impl Drop for Presence {
-    fn drop(&mut self) {
-        let adapter = self.context.adapter();
-        for &index in &self.served {
-            adapter.management.exchanges.stop_serving(adapter.mads(), index);
-        }
-    }
+    (joined.count() > 0).then_some(queue_pair)
 }

@@ -14,8 +14,9 @@ use ferroce_proto::time;
 use ferroce_wire::setup::{QpType, Status};
 
 use super::search::listener;
-use super::{MAX_MESSAGE_LEN, Side, states};
+use super::{Handle, MAX_MESSAGE_LEN, Side, states};
 use crate::context::Context;
+use crate::engine::Machine;
 use crate::error::{OpenError, SetupExchangeError as Error, WaitError};
 use crate::event_queue::EventQueue;
 use crate::queue_pair::QueuePair;
@@ -26,7 +27,7 @@ use crate::time::now;
 /// A server of set-up exchanges on one address, until it is dropped. An address has one server in all processes.
 #[derive(Debug)]
 pub struct Server {
-    context: Context,
+    handle: Handle,
     link: u8,
     events: Arc<EventQueue<ServerEvent>>,
     /// Resources of exchanges that are not connected yet, created by [`Server::accept`].
@@ -101,14 +102,14 @@ impl Server {
         let link = adapter.port.link_of(address).ok_or_else(|| OpenError::NoAddress {
             interface: context.device().interface().name.clone(),
         })?;
-        let exchanges = &adapter.management.exchanges;
-        exchanges.serve(adapter.mads(), link, config, Some(Arc::clone(&events)))?;
+        let server = setup::Server::new(config);
+        let machine = Machine::Server { link, server, events: Some(Arc::clone(&events)) };
         Ok(Self {
-            context: context.clone(),
+            handle: Handle::new(context, machine)?,
             link,
             events,
             pending: Mutex::default(),
-            _listener: listener(context).ok(),
+            _listener: listener(context),
         })
     }
 
@@ -118,7 +119,7 @@ impl Server {
     ///
     /// When the wait fails.
     pub fn wait(&self, deadline: Option<Instant>) -> Result<Option<ServerEvent>, WaitError> {
-        self.context.adapter().signals.stop_polling();
+        self.handle.context.adapter().signals.stop_polling();
         let event = self.events.wait(deadline);
         self.refill();
         event
@@ -216,7 +217,7 @@ impl Server {
     fn handle(&self, application: &mut dyn Application, event: &ServerEvent) -> Option<Accepted> {
         match *event {
             ServerEvent::CreateQueuePair { request, peer, parameters } => {
-                let source_index = self.context.adapter().source_index(self.link);
+                let source_index = self.handle.context.adapter().source_index(self.link);
                 let made = application.queue_pair(&peer, &parameters).and_then(|queue_pair| {
                     Side::new(queue_pair, source_index).map_err(|_| Status::NO_QUEUE_PAIR)
                 });
@@ -277,15 +278,16 @@ impl Server {
         self.with(|server, _| server.times(exchange).copied()).flatten()
     }
 
-    fn with<T>(&self, mut act: impl FnMut(&mut setup::Server, time::Instant) -> T) -> Option<T> {
-        let (adapter, link) = (self.context.adapter(), self.link);
-        let exchanges = &adapter.management.exchanges;
-        exchanges.with(adapter.mads(), |one| Some(act(one.server(link)?, now())))
+    fn with<T>(&self, act: impl FnOnce(&mut setup::Server, time::Instant) -> T) -> Option<T> {
+        self.handle.with(|machine| match machine {
+            Machine::Server { server, .. } => Some(act(server, now())),
+            _ => None,
+        })
     }
 
     fn respond(
         &self,
-        act: impl FnMut(&mut setup::Server, time::Instant) -> Result<(), UnknownRequest>,
+        act: impl FnOnce(&mut setup::Server, time::Instant) -> Result<(), UnknownRequest>,
     ) -> Result<(), Error> {
         let done = self.with(act).ok_or(Error::Closed)?;
         done.map_err(|UnknownRequest| Error::UnknownRequest)
@@ -296,12 +298,5 @@ impl AsFd for Server {
     /// Readable while there is an event.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.events.as_fd()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let adapter = self.context.adapter();
-        adapter.management.exchanges.stop_serving(adapter.mads(), self.link);
     }
 }

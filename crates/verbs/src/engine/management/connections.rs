@@ -23,7 +23,6 @@ use ferroce_sys::{ProcessName, Processes, Recipient};
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{CommId, ServiceId, SidrStatus};
 use ferroce_wire::number::{Guid, Psn, QKey, Qpn};
-use ferroce_wire::opcode::Opcode;
 
 use super::ledger::Ledger;
 use super::services::Services;
@@ -58,7 +57,7 @@ pub(crate) struct Connections {
     /// Held while events are delivered, so that those of one connection stay in order.
     delivering: Mutex<()>,
     /// When the next timer of any manager expires.
-    next: AtomicU64,
+    pub(super) next: AtomicU64,
     /// Held while `next` is computed, so that an older value cannot overwrite a newer one.
     timing: Mutex<()>,
     psn: AtomicU32,
@@ -69,15 +68,6 @@ pub(crate) struct Connections {
     pub(crate) ledger: Ledger,
     /// The packets being handled were forwarded by another process. Used only by the owner of the device.
     forwarded: AtomicBool,
-}
-
-/// The names of processes that have ended.
-#[derive(Debug)]
-pub(crate) struct EndedProcesses {
-    /// Another process, or the same one that closed its device and opened it again, has the name by now, and may have
-    /// established connections since: the peer of each connection is asked whether it knows it.
-    renewed: Vec<ProcessName>,
-    gone: Vec<ProcessName>,
 }
 
 /// The manager of an address, and the cm_ids that receive its events.
@@ -163,9 +153,10 @@ impl Connections {
         self.processes.get_or_init(announce).as_ref()
     }
 
-    /// Takes the processes that have ended since the last call. `None` if there are none.
-    pub(crate) fn take_ended(&self, transport: &dyn MadTransport) -> Option<EndedProcesses> {
-        let processes = self.processes(transport)?;
+    /// Takes the names of the processes that have ended since the last call, and whether each is in use again: another
+    /// process, or the same one that closed its device and opened it again, may have established connections since.
+    pub(crate) fn take_ended(&self, transport: &dyn MadTransport) -> HashMap<ProcessName, bool> {
+        let Some(processes) = self.processes(transport) else { return HashMap::new() };
         let ended = processes.take_ended();
         if processes.take_capture_start() {
             // The thread that joins a capture makes system calls and allocates the ring: not here.
@@ -173,27 +164,27 @@ impl Connections {
             let look = || thread.spawn(ferroce_tap::look_for_collectors);
             let _ = ferroce_sys::signal::with_signals_blocked(look);
         }
-        if ended.is_empty() {
-            return None;
-        }
-        let (renewed, gone) = ended.into_iter().partition(|name| processes.watch(*name));
-        Some(EndedProcesses { renewed, gone })
+        ended.into_iter().map(|name| (name, processes.watch(name))).collect()
     }
 
     /// Ends the connections of processes that have ended. Packets they sent before may still be in a socket, of this process
     /// or of another one that forwards them: the caller has received and forwarded them.
-    pub(crate) fn end_connections(&self, transport: &dyn MadTransport, ended: &EndedProcesses) {
+    pub(crate) fn end_connections(
+        &self,
+        transport: &dyn MadTransport,
+        ended: &HashMap<ProcessName, bool>,
+    ) {
         for link in self.links(transport) {
             let port = link.address().port();
             link.act(|manager, now| {
                 for connection in manager.cm.established().collect::<Vec<_>>() {
                     let Some((peer, id)) = manager.cm.peer(connection) else { continue };
-                    let name = process_name(peer, port, id);
-                    if ended.gone.contains(&name) {
-                        let _ = manager.cm.peer_is_lost(now, connection, Loss::ProcessEnded);
-                    } else if ended.renewed.contains(&name) {
-                        let _ = manager.cm.probe(now, connection);
-                    }
+                    // The peer of a connection to a name in use again is asked whether it knows it.
+                    let _ = match ended.get(&process_name(peer, port, id)) {
+                        Some(true) => manager.cm.probe(now, connection),
+                        Some(false) => manager.cm.peer_is_lost(now, connection, Loss::ProcessEnded),
+                        None => Ok(()),
+                    };
                 }
             });
         }
@@ -207,10 +198,6 @@ impl Connections {
         local: SocketAddr,
         one: &ReceivedPacket<'_>,
     ) -> bool {
-        let key = one.packet.extensions.deth.map(|header| header.queue_key);
-        if one.packet.bth.opcode != Opcode::UD_SEND_ONLY || key != Some(QUEUE_KEY) {
-            return true;
-        }
         let (info, packet, mad) = (*one.info, one.bytes.into(), one.packet.payload.into());
         self.take(transport, &Datagram { local, info, packet, mad, waits: 0 })
     }
@@ -252,7 +239,7 @@ impl Connections {
 
     pub(crate) fn run(&self, transport: &dyn MadTransport) {
         let due = now();
-        if self.next_timer() > due.as_nanos() {
+        if self.next.load(Ordering::SeqCst) > due.as_nanos() {
             return;
         }
         for link in self.links(transport) {
@@ -262,10 +249,6 @@ impl Connections {
             self.take(transport, &request);
         }
         self.deliver_events(transport);
-    }
-
-    pub(crate) fn next_timer(&self) -> u64 {
-        self.next.load(Ordering::SeqCst)
     }
 
     /// Computes the next timer, and wakes the thread if it is earlier than before.
@@ -336,7 +319,7 @@ impl<'a> CmLink<'a> {
 
     /// The address of the link.
     pub(crate) fn address(self) -> SocketAddr {
-        self.transport.addresses()[usize::from(self.index)].address
+        self.transport.address(self.index)
     }
 
     /// The name of the process at the other end of a connection, as if it were on this host.

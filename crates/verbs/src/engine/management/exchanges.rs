@@ -8,14 +8,14 @@
 //! One lock protects all state machines. While it is held, no thread waits for ownership of the device or takes another
 //! lock, except those of the event queues and the services.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ferroce_links::packet::ReceivedPacket;
 use ferroce_proto::setup::{
-    Client, ClientConfig, ClientEvent, Discovery, DiscoveryConfig, DiscoveryEvent, Peer, Server,
-    ServerConfig, ServerEvent,
+    Client, ClientEvent, Discovery, DiscoveryEvent, Peer, Server, ServerEvent,
 };
 use ferroce_proto::time::Instant;
 use ferroce_sys::Recipient;
@@ -23,14 +23,13 @@ use ferroce_sys::random::number as random;
 use ferroce_sys::steering::SETUP_SERVICE as SERVICE;
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::Psn;
-use ferroce_wire::opcode::Opcode;
 use ferroce_wire::setup::{
     ExchangeId, MAX_LEN, Magic, MessageType, Prefix, QUEUE_KEY, QUEUE_PAIR, SetupMessage, Status,
 };
 
 use super::services::Services;
 use super::transport::MadTransport;
-use crate::error::{RouteError, SetupExchangeError, SystemError};
+use crate::error::SystemError;
 use crate::event_queue::EventQueue;
 use crate::sync::lock;
 use crate::time::now;
@@ -40,11 +39,14 @@ use crate::time::now;
 pub(crate) struct Exchanges {
     slot: u8,
     services: Arc<Services>,
-    machines: Mutex<Vec<Machine>>,
+    machines: Mutex<Machines>,
     /// When the next timer of any state machine expires.
-    next: AtomicU64,
+    pub(super) next: AtomicU64,
     psn: AtomicU32,
 }
+
+/// The state machines by their handles, in the order of their creation.
+type Machines = BTreeMap<u64, Machine>;
 
 /// A state machine, and the queue of its events.
 #[derive(Debug)]
@@ -64,22 +66,6 @@ pub(crate) enum Machine {
 }
 
 impl Machine {
-    /// Returns the server of a link, if it is that.
-    pub(crate) fn server(&mut self, of: u8) -> Option<&mut Server> {
-        match self {
-            Self::Server { link, server, .. } if *link == of => Some(server),
-            _ => None,
-        }
-    }
-
-    /// Returns the client of an exchange, if it is that.
-    pub(crate) fn client(&mut self, exchange: ExchangeId) -> Option<&mut Client> {
-        match self {
-            Self::Client { client, .. } if client.exchange() == exchange => Some(client),
-            _ => None,
-        }
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Self::Server { server, .. } => server.poll_timeout(),
@@ -115,97 +101,62 @@ impl Exchanges {
         ExchangeId(u32::from(self.slot) << 24 | random() as u32 & 0x00ff_ffff)
     }
 
-    /// Serves the exchanges of an address. Without an event queue, it only answers discovery requests.
-    pub(crate) fn serve(
+    /// Adds a state machine, and returns its handle.
+    ///
+    /// # Errors
+    ///
+    /// When another process, or this one, serves the address of a server already.
+    pub(crate) fn add(
         &self,
         transport: &dyn MadTransport,
-        link: u8,
-        config: ServerConfig,
-        events: Option<Arc<EventQueue<ServerEvent>>>,
-    ) -> Result<(), SetupExchangeError> {
-        let address = transport.address(link);
-        let address = address.ok_or(RouteError::NoSuchGid { index: link, entries: 0 })?;
-        self.services.claim(address, SERVICE)?;
-        self.add(transport, Machine::Server { link, server: Server::new(config), events });
-        Ok(())
-    }
-
-    pub(crate) fn stop_serving(&self, transport: &dyn MadTransport, link: u8) {
-        lock(&self.machines).retain_mut(|one| one.server(link).is_none());
-        if let Some(address) = transport.address(link) {
-            self.services.release(address, SERVICE);
+        mut machine: Machine,
+    ) -> Result<u64, SystemError> {
+        if let Machine::Server { link, .. } = &machine {
+            self.services.claim(transport.address(*link), SERVICE)?;
         }
-    }
-
-    /// Begins an exchange.
-    pub(crate) fn begin(
-        &self,
-        transport: &dyn MadTransport,
-        link: u8,
-        server: Gid,
-        config: ClientConfig,
-    ) -> Result<Arc<EventQueue<ClientEvent>>, SetupExchangeError> {
-        let events = Arc::new(EventQueue::new()?);
-        transport.route_to(link, server)?;
-        let client = Box::new(Client::new(config, Peer::service(server), now()));
-        self.add(transport, Machine::Client { link, client, events: Some(Arc::clone(&events)) });
-        Ok(events)
-    }
-
-    /// The handle of an exchange was dropped: an unconnected exchange ends, others remain to answer repeated messages.
-    pub(crate) fn remove_client(&self, transport: &dyn MadTransport, exchange: ExchangeId) {
-        self.with(transport, |one| match one {
-            Machine::Client { client, events, .. } if client.exchange() == exchange => {
-                *events = None;
-                Some((!client.is_connected()).then(|| client.abort(now(), Status::REJECTED)))
-            }
-            _ => None,
-        });
-    }
-
-    /// Begins a discovery.
-    pub(crate) fn search(
-        &self,
-        transport: &dyn MadTransport,
-        config: DiscoveryConfig,
-        targets: Vec<(u8, Gid)>,
-    ) -> Result<Arc<EventQueue<DiscoveryEvent>>, SystemError> {
-        let (exchange, discovery) = (config.exchange, Discovery::new(config, now()));
-        let queue = Arc::new(EventQueue::new()?);
-        let events = Arc::clone(&queue);
-        self.add(transport, Machine::Search { exchange, discovery, targets, events });
-        Ok(queue)
-    }
-
-    pub(crate) fn stop_searching(&self, transport: &dyn MadTransport, exchange: ExchangeId) {
-        let mut machines = lock(&self.machines);
-        machines.retain(
-            |one| !matches!(one, Machine::Search { exchange: own, .. } if *own == exchange),
-        );
-        self.set_timer(transport, &mut machines);
-    }
-
-    fn add(&self, transport: &dyn MadTransport, mut machine: Machine) {
         let mut machines = lock(&self.machines);
         self.pump(transport, &mut machine);
-        machines.push(machine);
+        let handle = machines.last_key_value().map_or(0, |(last, _)| last + 1);
+        machines.insert(handle, machine);
+        self.set_timer(transport, &mut machines);
+        Ok(handle)
+    }
+
+    /// The handle of a state machine was dropped: a server or a search ends, and so does an exchange that is not connected.
+    /// Others remain to answer repeated messages.
+    pub(crate) fn close(&self, transport: &dyn MadTransport, handle: u64) {
+        let mut machines = lock(&self.machines);
+        let Some(mut machine) = machines.remove(&handle) else { return };
+        match &mut machine {
+            Machine::Server { link, .. } => {
+                self.services.release(transport.address(*link), SERVICE);
+            }
+            Machine::Client { client, events, .. } => {
+                *events = None;
+                if !client.is_connected() {
+                    client.abort(now(), Status::REJECTED);
+                }
+                self.pump(transport, &mut machine);
+                machines.insert(handle, machine);
+            }
+            Machine::Search { .. } => {}
+        }
         self.set_timer(transport, &mut machines);
     }
 
-    /// Calls a function on all state machines until one returns a result, and sends the messages of that one.
+    /// Calls a function on a state machine, and sends its messages.
     pub(crate) fn with<T>(
         &self,
         transport: &dyn MadTransport,
-        mut act: impl FnMut(&mut Machine) -> Option<T>,
+        handle: u64,
+        act: impl FnOnce(&mut Machine) -> T,
     ) -> Option<T> {
         let mut machines = lock(&self.machines);
-        let result = machines.iter_mut().find_map(|machine| {
-            let result = act(machine)?;
-            self.pump(transport, machine);
-            Some(result)
-        });
+        let machine = machines.get_mut(&handle)?;
+        let result = act(machine);
+        self.pump(transport, machine);
         self.set_timer(transport, &mut machines);
-        result
+        Some(result)
     }
 
     /// Handles a message or forwards it to its owner. Returns whether it belongs to this process.
@@ -215,12 +166,6 @@ impl Exchanges {
         local: SocketAddr,
         one: &ReceivedPacket<'_>,
     ) -> bool {
-        let Some(deth) = one.packet.extensions.deth else { return true };
-        if one.packet.bth.opcode != Opcode::UD_SEND_ONLY
-            || (deth.queue_key, deth.source) != (QUEUE_KEY, QUEUE_PAIR)
-        {
-            return true;
-        }
         let payload = one.packet.payload;
         let Some((prefix, _)) = Prefix::split(payload) else { return true };
         if prefix.magic != Magic::SETUP {
@@ -228,10 +173,12 @@ impl Exchanges {
         }
         let (exchange, is_answer) = (prefix.exchange, is_answer(prefix.message_type));
         let from = Peer::service(Gid::from_ip(one.info.source.ip()));
-        let serves = |link| transport.address(link).is_some_and(|own| serves(own, local, from));
-        let handled = self.with(transport, |machine| {
+        let mut machines = lock(&self.machines);
+        let handled = machines.values_mut().any(|machine| {
             match machine {
-                Machine::Server { link, server, .. } if !is_answer && serves(*link) => {
+                Machine::Server { link, server, .. }
+                    if !is_answer && serves(transport.address(*link), local, from) =>
+                {
                     server.handle_datagram(now(), from, payload);
                 }
                 Machine::Client { client, .. } if is_answer && client.exchange() == exchange => {
@@ -242,11 +189,14 @@ impl Exchanges {
                 {
                     discovery.handle_datagram(now(), from, payload);
                 }
-                _ => return None,
+                _ => return false,
             }
-            Some(())
+            self.pump(transport, machine);
+            true
         });
-        if handled.is_some() || local.ip().is_multicast() {
+        self.set_timer(transport, &mut machines);
+        drop(machines);
+        if handled || local.ip().is_multicast() {
             return true;
         }
         let slot = (exchange.0 >> 24) as u8;
@@ -263,11 +213,11 @@ impl Exchanges {
 
     pub(crate) fn run(&self, transport: &dyn MadTransport) {
         let time = now();
-        if self.next_timer() > time.as_nanos() {
+        if self.next.load(Ordering::SeqCst) > time.as_nanos() {
             return;
         }
         let mut machines = lock(&self.machines);
-        for machine in machines.iter_mut() {
+        for machine in machines.values_mut() {
             match machine {
                 Machine::Server { server, .. } => server.handle_timeout(time),
                 Machine::Client { client, .. } => client.handle_timeout(time),
@@ -278,16 +228,12 @@ impl Exchanges {
         self.set_timer(transport, &mut machines);
     }
 
-    pub(crate) fn next_timer(&self) -> u64 {
-        self.next.load(Ordering::SeqCst)
-    }
-
     /// Removes clients that have ended, computes the next timer, and wakes the thread if it is earlier than before.
-    fn set_timer(&self, transport: &dyn MadTransport, machines: &mut Vec<Machine>) {
-        machines.retain(|one| {
+    fn set_timer(&self, transport: &dyn MadTransport, machines: &mut Machines) {
+        machines.retain(|_, one| {
             !matches!(one, Machine::Client { client, events: None, .. } if client.is_drained())
         });
-        let next = machines.iter().filter_map(Machine::poll_timeout).min();
+        let next = machines.values().filter_map(Machine::poll_timeout).min();
         let next = next.map_or(u64::MAX, Instant::as_nanos);
         if next < self.next.swap(next, Ordering::SeqCst) {
             transport.wake_thread();

@@ -11,14 +11,16 @@ mod unserved;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ferroce_links::packet::ReceivedPacket;
-use ferroce_wire::number::Qpn;
+use ferroce_wire::opcode::Opcode;
+use ferroce_wire::setup;
 
 use crate::device::Device;
 
 pub(crate) use connections::{CmEventHandler, CmLink, Connections, MANAGEMENT, Manager, QUEUE_KEY};
-pub(crate) use exchanges::Exchanges;
+pub(crate) use exchanges::{Exchanges, Machine};
 pub(crate) use ledger::{RECORD_LEN as LEDGER_RECORD_LEN, parse as parse_ledger_record};
 use neighbours::Neighbours;
 use services::Services;
@@ -49,9 +51,13 @@ impl Management {
         local: SocketAddr,
         one: &ReceivedPacket<'_>,
     ) -> bool {
-        match one.packet.bth.destination {
-            Qpn(1) => self.connections.handle(transport, local, one),
-            Qpn(2) => self.exchanges.handle(transport, local, one),
+        let (bth, deth) = (&one.packet.bth, one.packet.extensions.deth);
+        let Some(deth) = deth.filter(|_| bth.opcode == Opcode::UD_SEND_ONLY) else { return true };
+        match (bth.destination, deth.queue_key) {
+            (MANAGEMENT, QUEUE_KEY) => self.connections.handle(transport, local, one),
+            (setup::QUEUE_PAIR, setup::QUEUE_KEY) if deth.source == setup::QUEUE_PAIR => {
+                self.exchanges.handle(transport, local, one)
+            }
             _ => true,
         }
     }
@@ -65,7 +71,7 @@ impl Management {
     /// When [`Management::run`] is due, in nanoseconds of the monotonic clock. A thread that makes it earlier wakes the
     /// device thread ([`MadDevice::wake_thread`]).
     pub(crate) fn next_timer(&self) -> u64 {
-        let timers = self.connections.next_timer().min(self.exchanges.next_timer());
-        timers.min(self.neighbours.next_timer())
+        let timers = [&self.connections.next, &self.exchanges.next, &self.neighbours.next];
+        timers.map(|next| next.load(Ordering::SeqCst)).into_iter().min().unwrap_or(u64::MAX)
     }
 }

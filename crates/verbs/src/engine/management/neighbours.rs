@@ -24,17 +24,13 @@ pub(crate) struct Neighbours {
     /// The device thread watches it. `None` if the kernel offers no such notifications; cm_ids then do not wait.
     pub(crate) monitor: Option<NetlinkMonitor>,
     waiting: Mutex<Vec<Waiting>>,
-    next: AtomicU64,
+    pub(super) next: AtomicU64,
 }
 
 impl Neighbours {
     pub(crate) fn new() -> Self {
         let monitor = NetlinkMonitor::new(NetlinkGroup::Neighbours).ok();
         Self { monitor, waiting: Mutex::default(), next: AtomicU64::new(u64::MAX) }
-    }
-
-    pub(crate) fn next_timer(&self) -> u64 {
-        self.next.load(Ordering::SeqCst)
     }
 
     /// Lets a cm_id wait for a neighbour. Returns false if it is already resolved, or the kernel does not report it.
@@ -78,7 +74,7 @@ impl Neighbours {
     /// Notifies the cm_ids whose wait is over. Called by the device thread after a netlink notification or a timeout.
     pub(crate) fn run(&self, changed: bool) {
         let now = clock::now();
-        if !changed && self.next_timer() > now {
+        if !changed && self.next.load(Ordering::SeqCst) > now {
             return;
         }
         if let Some(monitor) = &self.monitor {

@@ -56,8 +56,8 @@ impl dyn MadTransport + '_ {
     }
 
     /// The address of a link.
-    pub(crate) fn address(&self, link: u8) -> Option<SocketAddr> {
-        self.addresses().get(usize::from(link)).map(|link| link.address)
+    pub(super) fn address(&self, link: u8) -> SocketAddr {
+        self.addresses()[usize::from(link)].address
     }
 
     /// The link with this address and port.
