@@ -3,30 +3,30 @@
 use ferroce_proto::cm::{Reply, Request};
 use ferroce_proto::memory::AccessFlags;
 use ferroce_proto::qp::{
-    AckTimeout, AddressVector, PathMtu, QueuePairAttributes, RnrRetry, RnrTimer, ServiceType, State,
+    AckTimeout, AddressVector, QueuePairAttributes, RnrTimer, ServiceType, State,
 };
 use ferroce_wire::cm::{Path, ResponseTimeout};
-use ferroce_wire::number::{Psn, Qpn};
+use ferroce_wire::number::Psn;
 
-use crate::error::{CmError as Error, ModifyError};
-use crate::queue_pair::QueuePair;
+use crate::error::CmError as Error;
+use crate::queue_pair::{QueuePair, required};
+use ferroce_sys::random::number as random;
 
-/// The negotiated attributes of a connection.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Negotiated {
-    pub(super) destination: Qpn,
-    /// PSN of the peer's first packet, which we chose.
-    pub(super) receive_psn: Psn,
-    /// PSN of our first packet, which the peer chose.
-    pub(super) send_psn: Psn,
-    pub(super) path: AddressVector,
-    pub(super) path_mtu: PathMtu,
-    pub(super) responder_resources: u8,
-    pub(super) initiator_depth: u8,
-    pub(super) timeout: AckTimeout,
-    pub(super) retry_count: u8,
-    pub(super) rnr_retry: RnrRetry,
-    pub(super) min_rnr_timer: RnrTimer,
+/// Adds the attributes that need no peer. INIT grants no access.
+pub(super) fn complete(negotiated: &QueuePairAttributes) -> QueuePairAttributes {
+    QueuePairAttributes {
+        partition: Some(0),
+        port: Some(1),
+        access: Some(AccessFlags::empty()),
+        queue_key: Some(super::DATAGRAM_QUEUE_KEY),
+        send_psn: negotiated.send_psn.or(Some(Psn(0))),
+        ..*negotiated
+    }
+}
+
+/// Returns a starting PSN that an attacker cannot guess.
+pub(super) fn random_psn() -> Psn {
+    Psn(random() as u32 & 0x00ff_ffff)
 }
 
 /// Returns the address vector of a path, from our side.
@@ -53,120 +53,83 @@ pub(super) fn ack_timeout(of_path: AckTimeout, delay: ResponseTimeout) -> AckTim
     AckTimeout((path.max(delay) + u8::from(close)).min(31))
 }
 
-impl Negotiated {
-    /// Returns the attributes of the passive side, from a REQ.
-    pub(super) fn of_request(source_index: u8, request: &Request) -> Self {
-        let mut path = vector(source_index, &request.path);
-        // Responses and packets go to the source address of the request.
-        path.destination = request.from;
-        Self {
-            destination: request.remote_qpn,
-            send_psn: request.starting_psn,
-            path,
-            path_mtu: request.path_mtu,
-            responder_resources: request.responder_resources,
-            initiator_depth: request.initiator_depth,
-            timeout: request.path.ack_timeout,
-            retry_count: request.retry_count,
-            rnr_retry: request.rnr_retry_count,
-            ..Self::default()
+/// Returns the attributes of the passive side, from a REQ.
+pub(super) fn of_request(source_index: u8, request: &Request) -> QueuePairAttributes {
+    // Responses and packets go to the source address of the request.
+    let path = AddressVector { destination: request.from, ..vector(source_index, &request.path) };
+    QueuePairAttributes {
+        destination: Some(request.remote_qpn),
+        receive_psn: Some(random_psn()),
+        send_psn: Some(request.starting_psn),
+        path: Some(path),
+        path_mtu: Some(request.path_mtu),
+        max_dest_rd_atomic: Some(request.responder_resources),
+        max_rd_atomic: Some(request.initiator_depth),
+        timeout: Some(request.path.ack_timeout),
+        retry_count: Some(request.retry_count),
+        rnr_retry: Some(request.rnr_retry_count),
+        min_rnr_timer: Some(RnrTimer::default()),
+        ..QueuePairAttributes::default()
+    }
+}
+
+/// Limits the outstanding READs and atomics of both sides.
+pub(super) fn limit(
+    negotiated: &mut QueuePairAttributes,
+    responder_resources: u8,
+    initiator_depth: u8,
+) {
+    negotiated.max_dest_rd_atomic = negotiated.max_dest_rd_atomic.min(Some(responder_resources));
+    negotiated.max_rd_atomic = negotiated.max_rd_atomic.min(Some(initiator_depth));
+}
+
+/// Applies a REP on the active side.
+pub(super) fn learn(negotiated: &mut QueuePairAttributes, reply: &Reply) {
+    negotiated.destination = Some(reply.remote_qpn);
+    negotiated.send_psn = Some(reply.starting_psn);
+    // Not more than we requested, whatever the REP contains.
+    limit(negotiated, reply.responder_resources, reply.initiator_depth);
+    negotiated.rnr_retry = Some(reply.rnr_retry_count);
+    let delay = reply.target_ack_delay;
+    negotiated.timeout = negotiated.timeout.map(|of_path| ack_timeout(of_path, delay));
+}
+
+/// Returns the attributes of the transition into a state.
+pub(super) fn change(
+    negotiated: &QueuePairAttributes,
+    service: ServiceType,
+    state: State,
+) -> Result<QueuePairAttributes, Error> {
+    let change = required(service, state, &complete(negotiated));
+    Ok(match state {
+        State::Init | State::ReadyToSend => change,
+        State::ReadyToReceive if service == ServiceType::UnreliableDatagram => change,
+        State::ReadyToReceive => {
+            // READs and atomics only if responder resources were negotiated.
+            let reads = AccessFlags::REMOTE_READ | AccessFlags::REMOTE_ATOMIC;
+            let has_reads = negotiated.max_dest_rd_atomic > Some(0);
+            let reads = if has_reads { reads } else { AccessFlags::empty() };
+            QueuePairAttributes { access: Some(AccessFlags::REMOTE_WRITE | reads), ..change }
         }
-    }
+        State::Error | State::Reset => to(state),
+        _ => return Err(Error::NoAttributes { state }),
+    })
+}
 
-    /// Limits the outstanding READs and atomics of both sides.
-    pub(super) fn limit(&mut self, responder_resources: u8, initiator_depth: u8) {
-        self.responder_resources = self.responder_resources.min(responder_resources);
-        self.initiator_depth = self.initiator_depth.min(initiator_depth);
+/// Brings a QP from INIT to RTS.
+pub(super) fn bring_up(
+    negotiated: &QueuePairAttributes,
+    queue_pair: &QueuePair,
+) -> Result<(), Error> {
+    for state in [State::ReadyToReceive, State::ReadyToSend] {
+        queue_pair.modify(&change(negotiated, queue_pair.service(), state)?)?;
     }
-
-    /// Applies a REP on the active side.
-    pub(super) fn learn(&mut self, reply: &Reply) {
-        self.destination = reply.remote_qpn;
-        self.send_psn = reply.starting_psn;
-        // Not more than we requested, whatever the REP contains.
-        self.limit(reply.responder_resources, reply.initiator_depth);
-        self.rnr_retry = reply.rnr_retry_count;
-        self.timeout = ack_timeout(self.timeout, reply.target_ack_delay);
-    }
-
-    /// Returns the attributes of the transition into a state.
-    pub(super) fn attributes(
-        &self,
-        service: ServiceType,
-        state: State,
-    ) -> Result<QueuePairAttributes, Error> {
-        use ServiceType::{ReliableConnection, XrcInitiator, XrcTarget};
-        let requester = matches!(service, ReliableConnection | XrcInitiator);
-        let responder = matches!(service, ReliableConnection | XrcTarget);
-        let change = to(state);
-        Ok(match state {
-            State::Init => init(service),
-            State::ReadyToReceive => QueuePairAttributes {
-                path: Some(self.path),
-                path_mtu: Some(self.path_mtu),
-                destination: Some(self.destination),
-                receive_psn: Some(self.receive_psn),
-                access: Some(self.access()),
-                max_dest_rd_atomic: responder.then_some(self.responder_resources),
-                min_rnr_timer: responder.then_some(self.min_rnr_timer),
-                ..change
-            },
-            State::ReadyToSend => QueuePairAttributes {
-                send_psn: Some(self.send_psn),
-                timeout: (requester || responder).then_some(self.timeout),
-                retry_count: requester.then_some(self.retry_count),
-                rnr_retry: requester.then_some(self.rnr_retry),
-                max_rd_atomic: requester.then_some(self.initiator_depth),
-                ..change
-            },
-            State::Error | State::Reset => change,
-            _ => return Err(Error::NoAttributes { state }),
-        })
-    }
-
-    /// Returns the remote access: READs and atomics only if responder resources were negotiated.
-    fn access(&self) -> AccessFlags {
-        let reads = AccessFlags::REMOTE_READ | AccessFlags::REMOTE_ATOMIC;
-        let reads = if self.responder_resources > 0 { reads } else { AccessFlags::empty() };
-        AccessFlags::REMOTE_WRITE | reads
-    }
-
-    /// Brings a QP to RTS.
-    pub(super) fn bring_up(&self, queue_pair: &QueuePair) -> Result<(), Error> {
-        let service = queue_pair.service();
-        for state in [State::ReadyToReceive, State::ReadyToSend] {
-            queue_pair.modify(&self.attributes(service, state)?)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Returns a change of the state alone.
 fn to(state: State) -> QueuePairAttributes {
     QueuePairAttributes { state: Some(state), ..QueuePairAttributes::default() }
-}
-
-/// Returns the attributes of the transition to INIT.
-fn init(service: ServiceType) -> QueuePairAttributes {
-    let datagram = service == ServiceType::UnreliableDatagram;
-    QueuePairAttributes {
-        partition: Some(0),
-        port: Some(1),
-        access: (!datagram).then_some(AccessFlags::empty()),
-        queue_key: datagram.then_some(super::DATAGRAM_QUEUE_KEY),
-        ..to(State::Init)
-    }
-}
-
-/// Brings a new QP to INIT, or to RTS if it is UD.
-pub(super) fn prepare(queue_pair: &QueuePair) -> Result<(), ModifyError> {
-    let init = init(queue_pair.service());
-    match queue_pair.service() {
-        ServiceType::UnreliableDatagram => {
-            queue_pair.bring_up(&QueuePairAttributes { send_psn: Some(Psn(0)), ..init })
-        }
-        _ => queue_pair.modify(&init).map(drop),
-    }
 }
 
 /// Moves a QP to the error state.

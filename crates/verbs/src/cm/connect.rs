@@ -6,28 +6,22 @@ use ferroce_proto::cm::{
     self as proto, AcceptParameters, DreqData, Rejection, Resolution, ResolveParameters, RtuData,
     private_data, rdmacm_private_data, roce_path,
 };
-use ferroce_proto::qp::ServiceType;
+use ferroce_proto::qp::{QueuePairAttributes, ServiceType};
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{RejectReason, SidrStatus, Transport};
-use ferroce_wire::number::{Hex8, Psn, Qpn};
+use ferroce_wire::number::{Hex8, Qpn};
 use ferroce_wire::rdmacm::{self, IpHeader, PortSpace};
 
 use super::address::claim;
-use super::attributes::{self, Negotiated};
+use super::attributes;
 use super::id::CmId;
 use super::link::LocalLink;
 use super::parameters::ConnectParameters;
 use super::state::{Exchange, Stage, State};
 use crate::error::{CmError as Error, RouteError};
-use ferroce_sys::random::number as random;
 
 /// The backlog that 0 selects, as in Linux.
 const DEFAULT_BACKLOG: usize = 1024;
-
-/// Returns a starting PSN that an attacker cannot guess.
-pub(super) fn random_psn() -> Psn {
-    Psn(random() as u32 & 0x00ff_ffff)
-}
 
 /// Returns the RDMA-CM header with the addresses of both sides.
 fn ip_header(local: SocketAddr, peer: SocketAddr) -> Result<IpHeader, Error> {
@@ -181,23 +175,26 @@ impl CmId {
         // IBA 12.7.34: the round-trip time, and our ACK delay.
         path.ack_timeout = attributes::ack_timeout(requested.ack_timeout, proto::Config::ACK_DELAY);
         let max = local_link.context.limits().max_rd_atomic;
-        let negotiated = Negotiated {
-            receive_psn: random_psn(),
-            path: attributes::vector(local_link.source_index(), &path),
-            path_mtu: state.path_mtu,
-            responder_resources: requested.responder_resources.min(max),
-            initiator_depth: requested.initiator_depth.min(max),
-            timeout: requested.ack_timeout,
-            retry_count: requested.retry_count,
-            min_rnr_timer: requested.min_rnr_timer,
-            ..Negotiated::default()
+        let responder_resources = requested.responder_resources.min(max);
+        let initiator_depth = requested.initiator_depth.min(max);
+        let receive_psn = attributes::random_psn();
+        state.negotiated = QueuePairAttributes {
+            receive_psn: Some(receive_psn),
+            path: Some(attributes::vector(local_link.source_index(), &path)),
+            path_mtu: Some(state.path_mtu),
+            max_dest_rd_atomic: Some(responder_resources),
+            max_rd_atomic: Some(initiator_depth),
+            timeout: Some(requested.ack_timeout),
+            retry_count: Some(requested.retry_count),
+            min_rnr_timer: Some(requested.min_rnr_timer),
+            ..QueuePairAttributes::default()
         };
         let id = rdmacm::service_id(self.port_space(), peer.port());
         let parameters = proto::ConnectParameters {
             transport,
             path_mtu: state.path_mtu,
-            responder_resources: negotiated.responder_resources,
-            initiator_depth: negotiated.initiator_depth,
+            responder_resources,
+            initiator_depth,
             retry_count: requested.retry_count,
             rnr_retry_count: requested.rnr_retry,
             end_to_end_flow_control: requested.flow_control,
@@ -207,7 +204,7 @@ impl CmId {
             max_cm_retries: requested.max_retries,
             private_data,
             enhancements: requested.enhancements,
-            ..proto::ConnectParameters::new(id, number, negotiated.receive_psn, path)
+            ..proto::ConnectParameters::new(id, number, receive_psn, path)
         };
         let connection = local_link.act(|manager, now| {
             let connection = manager.cm.connect(now, &parameters).ok()?;
@@ -215,8 +212,7 @@ impl CmId {
             Some(connection)
         });
         let connection = connection.ok_or(Error::TooMany { what: "connections" })?;
-        (state.negotiated, state.service) = (negotiated, Some(service));
-        state.exchange = Exchange::Connection(connection);
+        (state.service, state.exchange) = (Some(service), Exchange::Connection(connection));
         Ok(())
     }
 
@@ -250,22 +246,25 @@ impl CmId {
             Exchange::Connection(connection) => {
                 let max = local_link.context.limits().max_rd_atomic;
                 let negotiated = &mut state.negotiated;
-                negotiated.limit(response.responder_resources, response.initiator_depth);
-                negotiated.limit(max, max);
-                negotiated.min_rnr_timer = response.min_rnr_timer;
+                attributes::limit(
+                    negotiated,
+                    response.responder_resources.min(max),
+                    response.initiator_depth.min(max),
+                );
+                negotiated.min_rnr_timer = Some(response.min_rnr_timer);
                 let parameters = AcceptParameters {
-                    responder_resources: negotiated.responder_resources,
-                    initiator_depth: negotiated.initiator_depth,
+                    responder_resources: negotiated.max_dest_rd_atomic.unwrap_or(0),
+                    initiator_depth: negotiated.max_rd_atomic.unwrap_or(0),
                     end_to_end_flow_control: response.flow_control,
                     rnr_retry_count: response.rnr_retry,
                     shared_receive_queue,
                     private_data: private_data(&response.private_data)?,
                     enhancements: response.enhancements,
-                    ..AcceptParameters::new(number, negotiated.receive_psn)
+                    ..AcceptParameters::new(number, negotiated.receive_psn.unwrap_or_default())
                 };
                 state.service = Some(service);
                 if let Some(queue_pair) = &state.queue_pair {
-                    state.negotiated.bring_up(queue_pair)?;
+                    attributes::bring_up(&state.negotiated, queue_pair)?;
                 }
                 let accepted =
                     local_link.act(|manager, now| manager.cm.accept(now, connection, &parameters));

@@ -15,8 +15,7 @@ use ferroce_wire::cm::{RejectReason, ServiceId, SidrStatus};
 use ferroce_wire::number::Qpn;
 use ferroce_wire::rdmacm::{split_private_data, split_service_id};
 
-use super::attributes::{self, Negotiated};
-use super::connect::random_psn;
+use super::attributes;
 use super::id::{CmId, EventKind, Request, Shared};
 use super::link::LocalLink;
 use super::parameters::{DatagramPeer, Established, PeerParameters};
@@ -155,10 +154,9 @@ impl Shared {
             let _ = link.act(|manager, now| manager.cm.reject(now, connection, &rejection));
             return;
         }
-        let negotiated = Negotiated::of_request(local_link.source_index(), request);
+        let negotiated = attributes::of_request(local_link.source_index(), request);
         let mut state = incoming_state(local_link, request.from, request.service_id, port);
         state.negotiated = negotiated;
-        state.negotiated.receive_psn = random_psn();
         state.path_mtu = request.path_mtu;
         state.traffic_class = request.path.traffic_class.0;
         let parameters = PeerParameters::of_request(request);
@@ -188,12 +186,12 @@ impl Shared {
 
     fn handle_reply(&self, link: CmLink<'_>, connection: ConnectionId, reply: &Reply) {
         let Some(mut state) = self.open_state() else { return };
-        state.negotiated.learn(reply);
+        attributes::learn(&mut state.negotiated, reply);
         let established = Box::new(Established {
             parameters: PeerParameters::of_reply(
                 reply,
                 state.service(),
-                state.negotiated.retry_count,
+                state.negotiated.retry_count.unwrap_or(0),
             ),
             private_data: reply.private_data.0.to_vec(),
             datagram: None,
@@ -202,7 +200,7 @@ impl Shared {
             state.stage = Stage::Responded;
             return self.raise(EventKind::ConnectResponse(established));
         };
-        if let Err(error) = state.negotiated.bring_up(queue_pair) {
+        if let Err(error) = attributes::bring_up(&state.negotiated, queue_pair) {
             attributes::fail(Some(queue_pair));
             let rejection = Rejection::new(RejectReason::NO_RESOURCES);
             let _ = link.act(|manager, now| {
@@ -232,12 +230,12 @@ impl Shared {
         state.stage = Stage::Connected;
         let negotiated = &state.negotiated;
         let parameters = PeerParameters {
-            responder_resources: negotiated.responder_resources,
-            initiator_depth: negotiated.initiator_depth,
-            retry_count: negotiated.retry_count,
-            rnr_retry: negotiated.rnr_retry,
+            responder_resources: negotiated.max_dest_rd_atomic.unwrap_or(0),
+            initiator_depth: negotiated.max_rd_atomic.unwrap_or(0),
+            retry_count: negotiated.retry_count.unwrap_or(0),
+            rnr_retry: negotiated.rnr_retry.unwrap_or_default(),
             service: state.service(),
-            ..PeerParameters::datagram(negotiated.destination)
+            ..PeerParameters::datagram(negotiated.destination.unwrap_or_default())
         };
         let private_data = Vec::new();
         let established = Established { parameters, private_data, datagram: None };

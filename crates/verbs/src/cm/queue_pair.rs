@@ -44,7 +44,7 @@ impl CmId {
             _ => {}
         }
         let queue_pair = pd.queue_pair(options)?;
-        attributes::prepare(&queue_pair)?;
+        queue_pair.prepare(&attributes::complete(&state.negotiated))?;
         state.queue_pair = Some(queue_pair.clone());
         Ok(queue_pair)
     }
@@ -64,7 +64,7 @@ impl CmId {
     #[doc(alias = "rdma_init_qp_attr")]
     pub fn attributes(&self, to: qp::State) -> Result<QueuePairAttributes, Error> {
         let state = self.state();
-        state.negotiated.attributes(state.service(), to)
+        attributes::change(&state.negotiated, state.service(), to)
     }
 
     /// Joins a multicast group: attaches the QP of the cm_id. [`EventKind::MulticastJoined`] or

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use ferroce_proto::cm::{ConnectionId, QueryId, ResolutionId};
-use ferroce_proto::qp::{PathMtu, ServiceType};
+use ferroce_proto::qp::{PathMtu, QueuePairAttributes, ServiceType};
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{ServiceId, SidrStatus};
 
-use super::attributes::{self, Negotiated};
+use super::attributes;
 use super::link::LocalLink;
 use super::parameters::Route;
 use crate::error::CmError as Error;
@@ -75,7 +75,8 @@ pub(super) struct State {
     /// The service of the QP, once it is known.
     pub(super) service: Option<ServiceType>,
     pub(super) exchange: Exchange,
-    pub(super) negotiated: Negotiated,
+    /// The attributes of the QP that the peers have agreed on so far.
+    pub(super) negotiated: QueuePairAttributes,
     pub(super) groups: Vec<Gid>,
 }
 

@@ -24,6 +24,7 @@ use crate::event::Source;
 use crate::pd::{Domain, ProtectionDomain};
 use crate::shared_receive::{SharedReceiveQueue, XrcDomain};
 
+pub(crate) use modify::required;
 pub use options::QueuePairOptions;
 pub use post::{AddressHandle, Posted, UdSendRequest};
 

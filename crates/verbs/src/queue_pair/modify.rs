@@ -4,7 +4,7 @@ use ferroce_links::route::Route;
 use ferroce_proto::memory::AccessFlags;
 use ferroce_proto::qp::{
     AckTimeout, AddressVector, AttributeMask, PathMtu, QueuePairAttributes, RnrRetry, RnrTimer,
-    State, rule,
+    ServiceType, State, rule,
 };
 use ferroce_proto::reason::Reason;
 use ferroce_proto::receive::ReceiveQueue;
@@ -15,6 +15,24 @@ use super::QueuePair;
 use crate::error::ModifyError;
 use crate::report;
 use crate::time::now;
+
+/// Returns what a transition on the way from RESET to RTS requires of `all`.
+pub(crate) fn required(
+    service: ServiceType,
+    to: State,
+    all: &QueuePairAttributes,
+) -> QueuePairAttributes {
+    let from = match to {
+        State::Init => State::Reset,
+        State::ReadyToReceive => State::Init,
+        _ => State::ReadyToReceive,
+    };
+    let mut change = QueuePairAttributes { state: Some(to), ..*all };
+    if let Some(rule) = rule(service, from, to) {
+        change.clear(change.attributes() - rule.required - AttributeMask::STATE);
+    }
+    change
+}
 
 impl QueuePair {
     /// Changes the state and attributes. A path MTU above that of the route is lowered: see [`QueuePair::attributes`].
@@ -124,15 +142,21 @@ impl QueuePair {
     ///
     /// When the QP is not in RESET, an attribute is missing or invalid, or there is no route to the peer.
     pub fn bring_up(&self, all: &QueuePairAttributes) -> Result<(), ModifyError> {
-        let states = [State::Reset, State::Init, State::ReadyToReceive, State::ReadyToSend];
-        for step in states.windows(2) {
-            let mut change = QueuePairAttributes { state: Some(step[1]), ..*all };
-            if let Some(rule) = rule(self.service(), step[0], step[1]) {
-                change.clear(change.attributes() - rule.required - AttributeMask::STATE);
-            }
-            self.modify(&change)?;
+        let mut states = [State::Init, State::ReadyToReceive, State::ReadyToSend].into_iter();
+        states.try_for_each(|state| self.enter(state, all))
+    }
+
+    /// Brings a QP from RESET to INIT, or to RTS if it is UD, which needs no peer.
+    pub(crate) fn prepare(&self, all: &QueuePairAttributes) -> Result<(), ModifyError> {
+        match self.service() {
+            ServiceType::UnreliableDatagram => self.bring_up(all),
+            _ => self.enter(State::Init, all),
         }
-        Ok(())
+    }
+
+    /// Makes one transition on the way from RESET to RTS.
+    pub(crate) fn enter(&self, to: State, all: &QueuePairAttributes) -> Result<(), ModifyError> {
+        self.modify(&required(self.service(), to, all)).map(drop)
     }
 
     /// Moves it to ERR. The requests that this flushes get the number of the reason.

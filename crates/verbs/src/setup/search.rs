@@ -130,14 +130,13 @@ pub(super) fn listener(context: &Context) -> Option<QueuePair> {
     let completions = context.completion_queue(1, None).ok()?;
     let options = QueuePairOptions::new(ServiceType::UnreliableDatagram, &completions);
     let queue_pair = pd.queue_pair(&options).ok()?;
-    let init = queue_pair.modify(&QueuePairAttributes {
-        state: Some(State::Init),
+    let all = QueuePairAttributes {
         partition: Some(0),
         port: Some(1),
         queue_key: Some(QKey(random() as u32 & 0x7fff_ffff)),
         ..QueuePairAttributes::default()
-    });
-    init.ok()?;
+    };
+    queue_pair.enter(State::Init, &all).ok()?;
     let mut groups: Vec<_> = context.device().gids().iter().map(|own| group(own.gid)).collect();
     groups.sort_unstable();
     groups.dedup();

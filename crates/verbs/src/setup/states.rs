@@ -51,21 +51,15 @@ impl Side {
             // IBA 10.2.5: the most significant bit is for privileged queue keys.
             queue_key: QKey((numbers >> 32) as u32 & 0x7fff_ffff),
         };
-        let datagram = side.qp_type()? == QpType::UD;
-        let init = QueuePairAttributes {
-            state: Some(State::Init),
+        side.qp_type()?;
+        side.queue_pair.prepare(&QueuePairAttributes {
             partition: Some(0),
             port: Some(1),
-            access: (!datagram).then_some(ACCESS),
-            queue_key: datagram.then_some(side.queue_key),
+            access: Some(ACCESS),
+            queue_key: Some(side.queue_key),
+            send_psn: Some(side.psn),
             ..QueuePairAttributes::default()
-        };
-        if datagram {
-            let send_psn = Some(side.psn);
-            side.queue_pair.bring_up(&QueuePairAttributes { send_psn, ..init })?;
-        } else {
-            side.queue_pair.modify(&init)?;
-        }
+        })?;
         Ok(side)
     }
 
@@ -86,7 +80,8 @@ impl Side {
     /// Returns the parameters to send to the peer.
     pub fn parameters(&self) -> QpParameters {
         let sizes = self.queue_pair.capabilities();
-        let reads = if self.is_reliable() { MAX_RD_ATOMIC } else { 0 };
+        let reliable = self.queue_pair.service() == ServiceType::ReliableConnection;
+        let reads = if reliable { MAX_RD_ATOMIC } else { 0 };
         let bytes = |requests: u32, each: usize| requests.saturating_mul(each as u32);
         QpParameters {
             qp_number: self.queue_pair.number(),
@@ -106,17 +101,12 @@ impl Side {
         }
     }
 
-    fn is_reliable(&self) -> bool {
-        self.queue_pair.service() == ServiceType::ReliableConnection
-    }
-
     /// Phase 4, first half: brings the QP to RTR with the peer's parameters and the smaller path MTU.
     ///
     /// # Errors
     ///
     /// When there is no route to the peer, or its parameters are invalid.
     pub fn receive_from(&self, peer: Gid, theirs: &QpParameters) -> Result<(), Error> {
-        let reliable = self.is_reliable();
         let ours = self.queue_pair.context().mtu();
         let path = AddressVector {
             port: 1,
@@ -124,17 +114,16 @@ impl Side {
             destination: peer,
             ..AddressVector::default()
         };
-        self.queue_pair.modify(&QueuePairAttributes {
-            state: Some(State::ReadyToReceive),
+        let all = QueuePairAttributes {
             path: Some(path),
             path_mtu: Some(smaller(ours, theirs.path_mtu)),
             destination: Some(theirs.qp_number),
             receive_psn: Some(theirs.starting_psn),
-            max_dest_rd_atomic: reliable.then_some(theirs.initiator_depth.min(MAX_RD_ATOMIC)),
-            min_rnr_timer: RnrTimer::from_code(RNR_TIMER).filter(|_| reliable),
+            max_dest_rd_atomic: Some(theirs.initiator_depth.min(MAX_RD_ATOMIC)),
+            min_rnr_timer: RnrTimer::from_code(RNR_TIMER),
             ..QueuePairAttributes::default()
-        })?;
-        Ok(())
+        };
+        Ok(self.queue_pair.enter(State::ReadyToReceive, &all)?)
     }
 
     /// Phase 4, second half: brings the QP to RTS.
@@ -143,17 +132,15 @@ impl Side {
     ///
     /// When it is not in RTR.
     pub fn send_to(&self, theirs: &QpParameters, agreement: &Agreement) -> Result<(), Error> {
-        let reliable = self.is_reliable();
-        self.queue_pair.modify(&QueuePairAttributes {
-            state: Some(State::ReadyToSend),
+        let all = QueuePairAttributes {
             send_psn: Some(self.psn),
-            timeout: reliable.then_some(agreement.timeout),
-            retry_count: reliable.then_some(agreement.retry_count),
-            rnr_retry: reliable.then_some(agreement.rnr_retry_count),
-            max_rd_atomic: reliable.then_some(theirs.responder_resources.min(MAX_RD_ATOMIC)),
+            timeout: Some(agreement.timeout),
+            retry_count: Some(agreement.retry_count),
+            rnr_retry: Some(agreement.rnr_retry_count),
+            max_rd_atomic: Some(theirs.responder_resources.min(MAX_RD_ATOMIC)),
             ..QueuePairAttributes::default()
-        })?;
-        Ok(())
+        };
+        Ok(self.queue_pair.enter(State::ReadyToSend, &all)?)
     }
 }
 
