@@ -22,7 +22,7 @@ fn main() -> Outcome<()> {
     let (_listener, address) = common::listen(&channel, PortSpace::Tcp)?;
     let sender = thread::spawn(move || send(address, chunks));
     let (id, end) = common::accept(&channel, chunks * CHUNK, |_| Ok(()))?;
-    id.wait_disconnected()?;
+    id.wait_disconnected(None)?;
     sender.join().map_err(|_| "the sender panicked")??;
     for chunk in 0..chunks {
         if end.bytes(chunk * CHUNK, CHUNK)? != pattern(chunk) {

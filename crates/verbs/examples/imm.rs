@@ -30,7 +30,7 @@ fn main() -> Outcome<()> {
             }
             end.post_receive(9, 0, 0)?;
         }
-        id.wait_disconnected()?;
+        id.wait_disconnected(None)?;
         Ok(())
     });
 

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let qp = id.create_queue_pair(&pd, &options)?;
 
     // The server accepts with the address and rkey of its memory.
-    let accepted = id.connect_blocking(&ConnectParameters::default())?;
+    let accepted = id.connect_blocking(&ConnectParameters::default(), None)?;
     let (address, rest) = accepted.private_data.split_first_chunk().ok_or("no address")?;
     let (key, _) = rest.split_first_chunk().ok_or("no rkey")?;
     let remote = RemoteAddress {

@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("listening at {}", listener.local_address().ok_or("not bound")?);
 
     // Memory that the client may READ and WRITE, and a queue pair for the connection.
-    let request = channel.wait_request()?;
+    let request = channel.wait_request(None)?;
     let context = request.id.context().ok_or("no device")?;
     let pd = context.protection_domain();
     let remote = AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("the client may write at {:#x} with rkey {:#x}", address.0, key.0);
 
     // The device executes the client's READs and WRITEs. This thread waits for the client to disconnect.
-    request.id.wait_disconnected()?;
+    request.id.wait_disconnected(None)?;
     let mut bytes = vec![0; 4096];
     mr.read(0, &mut bytes)?;
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -35,7 +35,7 @@ fn main() -> Outcome<()> {
 
     let mut ids = Vec::new();
     while ids.len() < CLIENTS {
-        let request = channel.wait_request()?;
+        let request = channel.wait_request(None)?;
         let options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions);
         let options = QueuePairOptions { srq: Some(&shared), ..options };
         request.id.create_queue_pair(&pd, &options)?;

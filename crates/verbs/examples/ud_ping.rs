@@ -49,7 +49,7 @@ fn ping(server: std::net::SocketAddr, count: u64) -> Outcome<()> {
     let id = CmId::resolve(&channel, PortSpace::Udp, server, Duration::from_secs(1))?;
     let end = End::new(&id, ServiceType::UnreliableDatagram, 4096)?;
     // There is no connection: the peer only returns the number and the key of its queue pair.
-    let established = id.connect_blocking(&ConnectParameters::default())?;
+    let established = id.connect_blocking(&ConnectParameters::default(), None)?;
     let peer = established.datagram.ok_or("no UD queue pair")?;
     let handle = end.pd.address_handle(&peer.address)?;
     for number in 0..count {
@@ -79,7 +79,7 @@ fn ping(server: std::net::SocketAddr, count: u64) -> Outcome<()> {
 
 /// Sends the pings back until `over` is set.
 fn echo(events: &EventChannel, over: &AtomicBool) -> Outcome<()> {
-    let request = events.wait_request()?;
+    let request = events.wait_request(None)?;
     let end = End::new(&request.id, ServiceType::UnreliableDatagram, 4096)?;
     end.post_receive(2, 1024, 1024)?;
     request.id.accept(&ConnectParameters::default())?;

@@ -45,7 +45,7 @@
 //!     let channel = EventChannel::new()?;
 //!     let id = CmId::resolve(&channel, PortSpace::Tcp, server, Duration::from_secs(1))?;
 //!     let (mr, cq, qp) = resources(&id)?;
-//!     id.connect_blocking(&ConnectParameters::default())?;
+//!     id.connect_blocking(&ConnectParameters::default(), None)?;
 //!
 //!     mr.write(0, b"hello")?;
 //!     let data = Data::SgList(mr.sge(0, 5).into());
@@ -64,7 +64,7 @@
 //!     let client = std::thread::spawn(move || client(address));
 //!
 //!     // The receive request is posted before the client can send.
-//!     let request = channel.wait_request()?;
+//!     let request = channel.wait_request(None)?;
 //!     let (mr, cq, qp) = resources(&request.id)?;
 //!     qp.post_receive(ReceiveRequest { id: WorkId(2), sg_list: mr.sge(0, 4096).into() })?;
 //!     request.id.accept(&ConnectParameters::default())?;

@@ -75,7 +75,7 @@ pub(crate) fn accept(
     bytes: usize,
     before: impl FnOnce(&End) -> Outcome<()>,
 ) -> Outcome<(CmId, End)> {
-    let id = channel.wait_request()?.id;
+    let id = channel.wait_request(None)?.id;
     let end = End::new(&id, ServiceType::ReliableConnection, bytes)?;
     before(&end)?;
     let RemoteAddress { address, key } = end.region.remote(0);
@@ -89,7 +89,7 @@ pub(crate) fn connect(server: SocketAddr, bytes: usize) -> Outcome<(CmId, End, R
     let channel = EventChannel::from_env()?;
     let id = CmId::resolve(&channel, PortSpace::Tcp, server, Duration::from_secs(1))?;
     let end = End::new(&id, ServiceType::ReliableConnection, bytes)?;
-    let accepted = id.connect_blocking(&ConnectParameters::default())?;
+    let accepted = id.connect_blocking(&ConnectParameters::default(), None)?;
     let (address, rest) = accepted.private_data.split_first_chunk().ok_or("no address")?;
     let (key, _) = rest.split_first_chunk().ok_or("no rkey")?;
     let address = VirtualAddress(u64::from_be_bytes(*address));

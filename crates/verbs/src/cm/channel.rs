@@ -64,30 +64,18 @@ impl EventChannel {
         self.channel.events.wait(deadline)
     }
 
-    /// Waits for a connection request to one of the listeners.
+    /// Waits for a connection request to one of the listeners, at most until the deadline.
     ///
     /// # Errors
     ///
-    /// When the wait fails.
-    pub fn wait_request(&self) -> Result<Request, CmError> {
-        self.wait_request_until(None)?.ok_or(CmError::TimedOut)
-    }
-
-    /// Waits for a connection request to one of the listeners, or returns `None` at the deadline.
-    ///
-    /// # Errors
-    ///
-    /// When the wait fails.
-    pub fn wait_request_until(
-        &self,
-        deadline: impl Into<Option<Instant>>,
-    ) -> Result<Option<Request>, CmError> {
+    /// When the wait fails, and [`CmError::TimedOut`] at the deadline.
+    pub fn wait_request(&self, deadline: impl Into<Option<Instant>>) -> Result<Request, CmError> {
         let wanted = |event: &Event| event.kind.is_request();
         let event = self.channel.events.wait_for(deadline.into(), wanted)?;
-        Ok(match event.map(|event| event.kind) {
-            Some(EventKind::ConnectRequest(request)) => Some(*request),
-            _ => None,
-        })
+        match event.map(|event| event.kind) {
+            Some(EventKind::ConnectRequest(request)) => Ok(*request),
+            _ => Err(CmError::TimedOut),
+        }
     }
 }
 
@@ -117,78 +105,55 @@ impl CmId {
         Ok(id)
     }
 
-    /// Connects, and waits until the peer has accepted, rejected or timed out.
+    /// Connects, and waits until the peer has accepted, rejected or timed out, at most until the deadline.
     ///
     /// # Errors
     ///
-    /// As [`CmId::connect`], and [`CmError::Rejected`] or [`CmError::Unreachable`].
-    pub fn connect_blocking(&self, parameters: &ConnectParameters) -> Result<Established, CmError> {
-        self.connect_until(parameters, None)
-    }
-
-    /// Connects, and waits until the peer has accepted or rejected, at most until the deadline.
-    ///
-    /// # Errors
-    ///
-    /// As [`CmId::connect_blocking`], and [`CmError::TimedOut`] at the deadline. The attempt goes on then: drop or
-    /// [close](CmId::close) the cm_id to end it.
-    pub fn connect_until(
+    /// As [`CmId::connect`], and [`CmError::Rejected`] or [`CmError::Unreachable`]; [`CmError::TimedOut`] at the deadline.
+    /// The attempt goes on then: drop or [close](CmId::close) the cm_id to end it.
+    pub fn connect_blocking(
         &self,
         parameters: &ConnectParameters,
         deadline: impl Into<Option<Instant>>,
     ) -> Result<Established, CmError> {
         self.connect(parameters)?;
         match self.wait_kind(deadline.into())? {
-            Some(EventKind::Established(established)) => Ok(*established),
-            Some(_) => Err(CmError::Disconnected),
-            None => Err(CmError::TimedOut),
+            EventKind::Established(established) => Ok(*established),
+            _ => Err(CmError::Disconnected),
         }
     }
 
-    /// Waits until the connection has ended, and returns why.
+    /// Waits until the connection has ended, at most until the deadline, and returns why.
     ///
     /// # Errors
     ///
-    /// When it was not established, or the wait fails.
-    pub fn wait_disconnected(&self) -> Result<DisconnectCause, CmError> {
-        self.wait_disconnected_until(None)?.ok_or(CmError::TimedOut)
-    }
-
-    /// Waits until the connection has ended, and returns why, or `None` at the deadline.
-    ///
-    /// # Errors
-    ///
-    /// As [`CmId::wait_disconnected`].
-    pub fn wait_disconnected_until(
+    /// When it was not established, or the wait fails, and [`CmError::TimedOut`] at the deadline.
+    pub fn wait_disconnected(
         &self,
         deadline: impl Into<Option<Instant>>,
-    ) -> Result<Option<DisconnectCause>, CmError> {
+    ) -> Result<DisconnectCause, CmError> {
         let deadline = deadline.into();
         loop {
-            match self.wait_kind(deadline)? {
-                Some(EventKind::Disconnected(cause)) => return Ok(Some(cause)),
-                Some(_) => {}
-                None => return Ok(None),
+            if let EventKind::Disconnected(cause) = self.wait_kind(deadline)? {
+                return Ok(cause);
             }
         }
     }
 
     /// Waits for the next event of this cm_id that is not a request to it, and turns failures into errors.
-    fn wait_kind(&self, deadline: Option<Instant>) -> Result<Option<EventKind>, CmError> {
+    fn wait_kind(&self, deadline: Option<Instant>) -> Result<EventKind, CmError> {
         let name = self.name();
         let event = self
             .shared()
             .channel()
             .events
             .wait_for(deadline, |event| event.id == name && !event.kind.is_request())?;
-        match event.map(|event| event.kind) {
-            Some(
-                EventKind::AddressError(error)
-                | EventKind::RouteError(error)
-                | EventKind::ConnectError(error),
-            ) => Err(error),
-            Some(EventKind::Unreachable(_)) => Err(CmError::Unreachable),
-            Some(EventKind::Rejected { reason, .. }) => Err(CmError::Rejected { reason }),
+        match event.ok_or(CmError::TimedOut)?.kind {
+            EventKind::AddressError(error)
+            | EventKind::RouteError(error)
+            | EventKind::ConnectError(error) => Err(error),
+            EventKind::Unreachable(_) => Err(CmError::Unreachable),
+            EventKind::Rejected { reason, .. } => Err(CmError::Rejected { reason }),
             kind => Ok(kind),
         }
     }

@@ -13,8 +13,7 @@
 //! | | [`EventKind::TimewaitExit`] | | [`EventKind::TimewaitExit`] |
 //!
 //! [`CmId::resolve`], [`CmId::connect_blocking`], [`EventChannel::wait_request`] and [`CmId::wait_disconnected`] wait for
-//! these events, or until a deadline: [`CmId::connect_until`], [`EventChannel::wait_request_until`] and
-//! [`CmId::wait_disconnected_until`]. Several threads may wait on one channel. Dropping a cm_id disconnects it.
+//! these events, or until a deadline. Several threads may wait on one channel. Dropping a cm_id disconnects it.
 //!
 //! The messages on the wire are those of Linux's RDMA-CM: either side may be an rdma-core program.
 //!
@@ -45,7 +44,7 @@
 //!         let channel = EventChannel::new()?;
 //!         let id = CmId::resolve(&channel, PortSpace::Tcp, address, Duration::from_secs(1))?;
 //!         let (_qp, _cq) = queue_pair(&id)?;
-//!         let established = id.connect_blocking(&ConnectParameters::default())?;
+//!         let established = id.connect_blocking(&ConnectParameters::default(), None)?;
 //!         id.disconnect()?;
 //!         Ok(established.private_data)
 //!     };
@@ -53,11 +52,11 @@
 //! });
 //!
 //! // The request has a new cm_id, which accepts with a few bytes for the peer.
-//! let request = passive.wait_request()?;
+//! let request = passive.wait_request(None)?;
 //! let (_qp, _cq) = queue_pair(&request.id)?;
 //! let private_data = b"welcome".to_vec();
 //! request.id.accept(&ConnectParameters { private_data, ..ConnectParameters::default() })?;
-//! request.id.wait_disconnected()?;
+//! request.id.wait_disconnected(None)?;
 //! assert!(active.join().unwrap()?.starts_with(b"welcome"));
 //! # Ok(())
 //! # }

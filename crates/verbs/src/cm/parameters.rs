@@ -1,7 +1,5 @@
 //! Parameters of connections: what a program requests, and what it learns from events.
 
-use std::fmt;
-
 use ferroce_proto::cm::{self as proto, Disconnection, Enhancements, Loss};
 use ferroce_proto::qp::{AckTimeout, AddressVector, PathMtu, RnrRetry, RnrTimer, ServiceType};
 use ferroce_wire::address::Gid;
@@ -82,31 +80,24 @@ impl Default for ConnectParameters {
 }
 
 /// Why a connection has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisconnectCause {
     /// This side disconnected.
+    #[error("this side disconnected")]
     Local,
     /// The peer disconnected, or its program ended without having been killed.
+    #[error("the peer disconnected")]
     Peer,
     /// The peer's process on this host has ended without disconnecting: it was killed.
+    #[error("the peer's process has ended without disconnecting")]
     ProcessEnded,
     /// The peer does not answer any more: its process was killed, or its host or the network failed.
+    #[error("the peer does not respond any more")]
     NoResponse,
     /// The peer does not know the connection any more: its process was killed, or it has given up the connection.
+    #[error("the peer does not know the connection any more")]
     UnknownToPeer,
-}
-
-impl fmt::Display for DisconnectCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Local => "this side disconnected",
-            Self::Peer => "the peer disconnected",
-            Self::ProcessEnded => "the peer's process has ended without disconnecting",
-            Self::NoResponse => "the peer does not respond any more",
-            Self::UnknownToPeer => "the peer does not know the connection any more",
-        })
-    }
 }
 
 impl From<&Disconnection> for DisconnectCause {

@@ -204,7 +204,7 @@ fn a_waiting_client_notices_the_death_of_a_distant_server() {
     let channel = channel();
     let client = CmId::resolve(&channel, PortSpace::Tcp, address, SECOND).unwrap();
     let _end = equip(&client);
-    client.connect_blocking(&ConnectParameters::default()).unwrap();
+    client.connect_blocking(&ConnectParameters::default(), None).unwrap();
     other.hear("up");
     other.kill();
     // With the first probe, or, if it was answered before the kill on a slow host, with the next keepalive.

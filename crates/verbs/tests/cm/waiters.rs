@@ -21,12 +21,12 @@ fn threads_on_one_channel_do_not_take_each_others_events() {
         let acceptor = scope.spawn(|| {
             std::thread::scope(|connections| {
                 for _ in 0..CONNECTIONS {
-                    let request = passive.wait_request_until(soon()).unwrap().expect("a request");
+                    let request = passive.wait_request(soon()).unwrap();
                     connections.spawn(move || {
                         let _end = equip(&request.id);
                         request.id.accept(&ConnectParameters::default()).unwrap();
-                        let ended = request.id.wait_disconnected_until(soon()).unwrap();
-                        assert_eq!(ended, Some(DisconnectCause::Peer));
+                        let ended = request.id.wait_disconnected(soon()).unwrap();
+                        assert_eq!(ended, DisconnectCause::Peer);
                     });
                 }
             });
@@ -34,9 +34,9 @@ fn threads_on_one_channel_do_not_take_each_others_events() {
         for _ in 0..CONNECTIONS {
             let id = CmId::resolve(&active, PortSpace::Tcp, address, SECOND).unwrap();
             let _end = equip(&id);
-            id.connect_until(&ConnectParameters::default(), soon()).unwrap();
+            id.connect_blocking(&ConnectParameters::default(), soon()).unwrap();
             id.disconnect().unwrap();
-            assert_eq!(id.wait_disconnected_until(soon()).unwrap(), Some(DisconnectCause::Local));
+            assert_eq!(id.wait_disconnected(soon()).unwrap(), DisconnectCause::Local);
         }
         acceptor.join().unwrap();
     });
@@ -46,19 +46,19 @@ fn threads_on_one_channel_do_not_take_each_others_events() {
 fn waits_end_at_their_deadlines() {
     let (passive, active) = (channel(), channel());
     let (listener, address) = listener(&passive, PortSpace::Tcp, V4, 1);
-    assert!(passive.wait_request_until(Instant::now()).unwrap().is_none());
+    assert!(matches!(passive.wait_request(Instant::now()), Err(Error::TimedOut)));
     let id = CmId::resolve(&active, PortSpace::Tcp, address, SECOND).unwrap();
     let _end = equip(&id);
     // Nobody answers the request.
-    let refused = id.connect_until(&ConnectParameters::default(), Instant::now());
+    let refused = id.connect_blocking(&ConnectParameters::default(), Instant::now());
     assert!(matches!(refused, Err(Error::TimedOut)), "{refused:?}");
-    let request = passive.wait_request_until(soon()).unwrap().expect("a request");
+    let request = passive.wait_request(soon()).unwrap();
     let _other = equip(&request.id);
     // The attempt goes on.
     request.id.accept(&ConnectParameters::default()).unwrap();
     expect!(active, id, EventKind::Established(_));
     expect!(passive, request.id, EventKind::Established(_));
-    assert_eq!(id.wait_disconnected_until(Instant::now()).unwrap(), None);
+    assert!(matches!(id.wait_disconnected(Instant::now()), Err(Error::TimedOut)));
     // An event that nobody waits for stays, and the descriptor stays readable.
     let second = CmId::resolve(&active, PortSpace::Tcp, address, SECOND).unwrap();
     let _third = equip(&second);
@@ -66,7 +66,7 @@ fn waits_end_at_their_deadlines() {
     let mut poller = ferroce_sys::Poller::new();
     poller.watch(&passive, ferroce_sys::Interest::Read);
     assert_eq!(poller.wait(Some(ferroce_sys::clock::now() + 20_000_000_000)).unwrap(), 1);
-    assert_eq!(request.id.wait_disconnected_until(Instant::now()).unwrap(), None);
+    assert!(matches!(request.id.wait_disconnected(Instant::now()), Err(Error::TimedOut)));
     assert_eq!(poller.wait(Some(0)).unwrap(), 1);
     expect!(passive, listener, EventKind::ConnectRequest(_));
 }
@@ -90,8 +90,9 @@ fn a_listener_may_be_a_little_late() {
         let took = start.elapsed();
         let request = loop {
             let next = Instant::now() + Duration::from_millis(10);
-            if let Some(request) = passive.wait_request_until(next).unwrap() {
-                break Some(request);
+            match passive.wait_request(next) {
+                Ok(request) => break Some(request),
+                Err(error) => assert!(matches!(error, Error::TimedOut), "{error:?}"),
             }
             if let Some(event) = active.try_event().unwrap() {
                 assert!(matches!(event.kind, EventKind::Rejected { .. }), "{event:?}");

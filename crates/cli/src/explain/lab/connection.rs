@@ -28,7 +28,7 @@ pub(super) fn connect() -> Outcome<Record> {
     let address = listener.local_address().ok_or("the listener has no address")?;
     let mut steps = vec![format!("B listens on {address}")];
     let client = std::thread::spawn(move || client(address, options));
-    let request = channel.wait_request().map_err(text)?;
+    let request = channel.wait_request(None).map_err(text)?;
     let end = CmEnd::new(&request.id)?;
     let sg_list = end.region.sge(0, 64).into();
     let receive = ReceiveRequest { id: WorkId(2), sg_list };
@@ -47,7 +47,7 @@ fn client(server: SocketAddr, options: Options) -> Outcome<Vec<String>> {
     let timeout = Duration::from_secs(1);
     let id = CmId::resolve(&channel, PortSpace::Tcp, server, timeout).map_err(text)?;
     let end = CmEnd::new(&id)?;
-    id.connect_blocking(&ConnectParameters::default()).map_err(text)?;
+    id.connect_blocking(&ConnectParameters::default(), None).map_err(text)?;
     let state = |end: &CmEnd| end.queue_pair.state().name();
     let mut steps = vec![format!("A is connected; its QP is in {}", state(&end))];
     let data = Data::Inline(b"hello".as_slice().into());
@@ -57,7 +57,7 @@ fn client(server: SocketAddr, options: Options) -> Outcome<Vec<String>> {
     let done = done.ok_or("the SEND did not complete")?;
     steps.push(format!("A sends 5 bytes: {}", status::words(done.status)));
     id.disconnect().map_err(text)?;
-    id.wait_disconnected().map_err(text)?;
+    id.wait_disconnected(None).map_err(text)?;
     steps.push(format!("A has disconnected; its QP is in {}", state(&end)));
     Ok(steps)
 }
@@ -95,7 +95,7 @@ pub(super) fn refused() -> Outcome<Record> {
     let id = CmId::resolve(&channel, PortSpace::Tcp, address, timeout).map_err(text)?;
     let end = CmEnd::new(&id)?;
     let mut steps = vec![format!("A connects to {address}, where nothing listens")];
-    match id.connect_blocking(&ConnectParameters::default()) {
+    match id.connect_blocking(&ConnectParameters::default(), None) {
         Err(error) => steps.push(format!("A is refused: {error}")),
         Ok(_) => return Err("the connection was not refused".into()),
     }
