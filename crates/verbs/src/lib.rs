@@ -163,7 +163,7 @@ pub use ferroce_proto::work::{
 pub use ferroce_sys::Options as SocketOptions;
 #[doc(hidden)]
 pub use ferroce_sys::{Uncancellable, clock};
-pub use ferroce_tap::{CapturePolicy, CaptureStatus, captures};
+pub use ferroce_tap::{CaptureError, CapturePolicy, CaptureStatus, captures};
 pub use ferroce_wire::address::Gid;
 pub use ferroce_wire::number::{Immediate, LKey, Psn, QKey, Qpn, RKey, VirtualAddress};
 pub use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};

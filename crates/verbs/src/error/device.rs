@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
 
 use ferroce_sys::Error as SystemError;
 use ferroce_sys::errno::{EINVAL, EIO, ENODEV, ENOMEM};
@@ -65,13 +64,8 @@ pub enum OpenError {
         mtu: u32,
     },
     /// The capture file cannot be written.
-    #[error("cannot write the capture {}: {source}", path.display())]
-    Capture {
-        /// The file.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
     /// The device thread could not be started.
     #[error("cannot start the device thread: {0}")]
     Thread(#[source] io::Error),
@@ -83,19 +77,13 @@ pub enum OpenError {
     System(#[from] SystemError),
 }
 
-impl From<CaptureError> for OpenError {
-    fn from(CaptureError { path, source }: CaptureError) -> Self {
-        Self::Capture { path, source }
-    }
-}
-
 impl OpenError {
     /// Returns the number that a verbs program finds in `errno`.
     pub fn errno(&self) -> i32 {
         match self {
             Self::NoDevice { .. } | Self::NoAddress { .. } => ENODEV,
             Self::MtuTooSmall { .. } => EINVAL,
-            Self::Capture { source, .. } => source.raw_os_error().unwrap_or(EIO),
+            Self::Capture(error) => error.source.raw_os_error().unwrap_or(EIO),
             Self::Thread(_) => ENOMEM,
             Self::Environment(error) => error.errno(),
             Self::System(error) => error.errno(),

@@ -2,19 +2,16 @@
 //!
 //! Each type has `errno()`, the number that a verbs program finds in `errno`.
 
-mod cm;
+mod connections;
 mod device;
-mod memory;
-mod queues;
-mod setup;
+mod resources;
 
-pub use cm::Error as CmError;
+pub use connections::{CmError, SetupExchangeError};
 pub use device::{EnvironmentError, OpenError};
-pub use memory::{CopyError, MemoryError};
-pub use queues::{
-    CreateError, ModifyError, MulticastError, PostError, ResizeError, RouteError, WaitError,
+pub use resources::{
+    CopyError, CreateError, MemoryError, ModifyError, MulticastError, PostError, ResizeError,
+    RouteError, WaitError,
 };
-pub use setup::Error as SetupExchangeError;
 
 pub use ferroce_sys::Error as SystemError;
 
@@ -107,7 +104,7 @@ mod tests {
     fn error_numbers_pass_through_the_umbrella() {
         let cases: [(Error, i32); 5] = [
             (OpenError::NoDevice { name: "x".into() }.into(), ENODEV),
-            (CreateError::TooManySges { given: 33, max: 32 }.into(), EINVAL),
+            (CreateError::AboveLimit { what: "SGEs", given: 33, max: 32 }.into(), EINVAL),
             (PostError::SendQueueFull.into(), ENOMEM),
             (CmError::from(CreateError::NoQueueNumbers).into(), ENOMEM),
             (CmError::HasQueuePair.into(), EBUSY),

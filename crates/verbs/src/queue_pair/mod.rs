@@ -125,17 +125,16 @@ impl QueuePair {
         if options.srq.is_some() || is_xrc {
             (capabilities.max_recv_wr, capabilities.max_recv_sge) = (0, 0);
         }
-        let given = capabilities.max_send_wr.max(capabilities.max_recv_wr);
-        if given > limits.max_qp_wr {
-            return Err(CreateError::TooManyWorkRequests { given, max: limits.max_qp_wr });
-        }
-        let given = capabilities.max_send_sge.max(capabilities.max_recv_sge);
-        if given > limits.max_sge {
-            return Err(CreateError::TooManySges { given, max: limits.max_sge });
-        }
-        let given = capabilities.max_inline_data;
-        if given > limits.max_inline_data {
-            return Err(CreateError::TooMuchInlineData { given, max: limits.max_inline_data });
+        let requests = capabilities.max_send_wr.max(capabilities.max_recv_wr);
+        let sges = capabilities.max_send_sge.max(capabilities.max_recv_sge);
+        for (what, given, max) in [
+            ("work requests in a queue", requests, limits.max_qp_wr),
+            ("SGEs in a work request", sges, limits.max_sge),
+            ("bytes of inline data", capabilities.max_inline_data, limits.max_inline_data),
+        ] {
+            if given > max {
+                return Err(CreateError::AboveLimit { what, given, max });
+            }
         }
         let queues = [options.send_cq, options.recv_cq].map(|cq| Arc::clone(&cq.queue));
         let (adapter, pd, xrc) = match &owner {

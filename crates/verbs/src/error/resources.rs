@@ -1,6 +1,8 @@
-//! Queue pairs, completion queues, shared receive queues, and the routes of their packets.
+//! Resources: queue pairs, completion queues and shared receive queues, the routes of their packets, and memory.
 
+use ferroce_memory::{DeregisterError, OutOfBounds, RegisterError, ReregisterError, WindowError};
 use ferroce_proto::endpoint;
+use ferroce_proto::memory::Denied;
 use ferroce_proto::qp::{self, ServiceType, State};
 use ferroce_sys::Error as SystemError;
 use ferroce_sys::errno::{EINVAL, ENODEV, ENOMEM};
@@ -60,12 +62,14 @@ pub enum CreateError {
         /// [`Limits::max_cqe`](crate::Limits::max_cqe).
         max: usize,
     },
-    /// A queue of a QP has more work requests than the device allows.
-    #[error("{given} work requests in a queue; the device allows {max}")]
-    TooManyWorkRequests {
+    /// A QP needs more of something than the device allows.
+    #[error("{given} {what}; the device allows {max}")]
+    AboveLimit {
+        /// What it needs more of.
+        what: &'static str,
         /// The requested number.
         given: u32,
-        /// [`Limits::max_qp_wr`](crate::Limits::max_qp_wr).
+        /// The limit, one of [`Limits`](crate::Limits).
         max: u32,
     },
     /// The SRQ has more work requests than the device allows.
@@ -75,22 +79,6 @@ pub enum CreateError {
         given: usize,
         /// [`Limits::max_qp_wr`](crate::Limits::max_qp_wr).
         max: usize,
-    },
-    /// A work request has more SGEs than the device allows.
-    #[error("{given} SGEs in a work request; the device allows {max}")]
-    TooManySges {
-        /// The requested number.
-        given: u32,
-        /// [`Limits::max_sge`](crate::Limits::max_sge).
-        max: u32,
-    },
-    /// A work request has more inline data than the device allows.
-    #[error("{given} bytes of inline data; the device allows {max}")]
-    TooMuchInlineData {
-        /// The requested number of bytes.
-        given: u32,
-        /// [`Limits::max_inline_data`](crate::Limits::max_inline_data).
-        max: u32,
     },
     /// XRC targets are created by [`XrcDomain::target`](crate::XrcDomain), all other QPs by a protection domain.
     #[error(
@@ -315,5 +303,73 @@ impl WaitError {
             Self::Closed => ENODEV,
             Self::System(error) => error.errno(),
         }
+    }
+}
+
+/// Why a memory region (MR) or memory window (MW) was not registered, changed or deregistered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// The allocation failed.
+    #[error("cannot allocate {length} bytes")]
+    Allocate {
+        /// The requested length.
+        length: usize,
+    },
+    /// The region was not registered.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// The region was not changed.
+    #[error(transparent)]
+    Reregister(#[from] ReregisterError),
+    /// The region is still registered.
+    #[error(transparent)]
+    Deregister(#[from] DeregisterError),
+    /// The window was not allocated.
+    #[error(transparent)]
+    Window(#[from] WindowError),
+}
+
+impl MemoryError {
+    /// Returns the number that a verbs program finds in `errno`.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Allocate { .. } => ENOMEM,
+            Self::Register(error) => error.errno(),
+            Self::Reregister(error) => error.errno(),
+            Self::Deregister(error) => error.errno(),
+            Self::Window(error) => error.errno(),
+        }
+    }
+}
+
+/// Why bytes were not copied into or out of a memory region (MR).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CopyError {
+    /// The part is not within the region.
+    #[error("the part is not within the memory region")]
+    OutOfBounds,
+    /// The memory was registered by address, and not for writing.
+    #[error("the memory was registered without LOCAL_WRITE")]
+    ReadOnly,
+    /// The program has unmapped the memory or changed its protection.
+    #[error("the registered memory is not mapped any more, or not with these permissions")]
+    Unmapped,
+}
+
+impl CopyError {
+    /// The region exists and the part is within it.
+    pub(crate) fn from_denied(denied: Denied) -> Self {
+        match denied {
+            Denied::Access => Self::ReadOnly,
+            _ => Self::Unmapped,
+        }
+    }
+}
+
+impl From<OutOfBounds> for CopyError {
+    fn from(_: OutOfBounds) -> Self {
+        Self::OutOfBounds
     }
 }
