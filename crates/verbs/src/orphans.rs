@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use ferroce_proto::cm::Transmit;
 use ferroce_wire::address::Gid;
 
 use crate::context::Context;
 use crate::device::Device;
-use crate::engine::{LEDGER_RECORD_LEN, MANAGEMENT, QUEUE_KEY, parse_ledger_record};
+use crate::engine::{LEDGER_RECORD_LEN, parse_ledger_record};
 use crate::options::Options;
 
 /// Sends a DREQ for each connection that a process recorded in its ledger (`FERROCE_LEDGER`) before it was killed, and
@@ -28,14 +27,8 @@ pub fn disconnect_orphans(ledger: &Path, options: &Options) -> usize {
         let Some((_, context, link)) = open.iter().find(|(gid, ..)| *gid == local) else {
             continue;
         };
-        let (adapter, transport) = (context.adapter(), context.adapter().mads());
-        let Transmit { destination, traffic_class, .. } = notice.dreq();
-        let Ok(mut route) = transport.route_to(*link, destination) else { continue };
-        route.traffic_class = traffic_class & !3;
-        let psn = adapter.management.connections.next_psn();
-        let dreq = notice.dreq().to_mad();
-        transport.send(route, MANAGEMENT, QUEUE_KEY, psn, &dreq);
-        sent += 1;
+        let dreq = context.adapter().cm_link(*link).send(&notice.dreq());
+        sent += usize::from(dreq.is_ok());
     }
     open.iter().for_each(|(_, context, _)| context.adapter().flush());
     sent

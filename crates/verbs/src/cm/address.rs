@@ -51,10 +51,9 @@ fn local_links(
             }
         }
     }
-    match (found.is_empty(), failed) {
-        (true, Some(error)) => Err(error),
-        (true, None) => Err(Error::NoAddressOfFamily),
-        (false, _) => Ok(found),
+    match found.is_empty() {
+        true => Err(failed.unwrap_or(Error::NoAddressOfFamily)),
+        false => Ok(found),
     }
 }
 

@@ -50,15 +50,19 @@ fn queue_pair_of(
 }
 
 impl CmId {
-    /// Runs a call that sends CM messages, and flushes them.
-    fn send_with(&self, call: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
-        let (result, local_link) = {
-            let mut state = self.state();
-            (call(&mut state), state.local_link.clone())
-        };
-        if let Some(local_link) = local_link {
-            local_link.adapter().flush();
-        }
+    /// Runs a call that sends CM messages in one of these states, and flushes them.
+    fn send_in(
+        &self,
+        stages: &[Stage],
+        otherwise: &'static str,
+        call: impl FnOnce(&mut State, &LocalLink) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut state = self.state();
+        state.expect(stages, otherwise)?;
+        let local_link = state.local_link()?;
+        let result = call(&mut state, &local_link);
+        drop(state);
+        local_link.adapter().flush();
         result
     }
 
@@ -108,16 +112,14 @@ impl CmId {
     /// When the route is not resolved, there is no queue pair, or more private data than fits.
     #[doc(alias = "rdma_connect")]
     pub fn connect(&self, requested: &ConnectParameters) -> Result<(), Error> {
-        self.send_with(|state| {
-            state.expect(&[Stage::RouteResolved], "resolve a route first")?;
-            let local_link = state.local_link()?;
+        self.send_in(&[Stage::RouteResolved], "resolve a route first", |state, local_link| {
             let (Some(local), Some(peer)) = (state.local, state.peer) else {
                 return Err(Error::NoDevice);
             };
             if self.shared().is_datagram(state) {
-                self.request_datagram(state, &local_link, [local, peer], requested)?;
+                self.request_datagram(state, local_link, [local, peer], requested)?;
             } else {
-                self.request_connection(state, &local_link, [local, peer], requested)?;
+                self.request_connection(state, local_link, [local, peer], requested)?;
             }
             state.stage = Stage::Connecting;
             Ok(())
@@ -224,59 +226,55 @@ impl CmId {
     /// When there is no pending request or no QP, or the private data is too long.
     #[doc(alias = "rdma_accept")]
     pub fn accept(&self, response: &ConnectParameters) -> Result<(), Error> {
-        self.send_with(|state| Self::accept_now(state, response))
-    }
-
-    fn accept_now(state: &mut State, response: &ConnectParameters) -> Result<(), Error> {
-        state.expect(&[Stage::Requested], "there is no request to accept")?;
-        let local_link = state.local_link()?;
-        let (number, service, shared_receive_queue) = queue_pair_of(state, response)?;
-        match state.exchange {
-            Exchange::Query(query) => {
-                let key = state
-                    .queue_pair
-                    .as_ref()
-                    .map(|made| made.attributes().queue_key.unwrap_or(super::DATAGRAM_QUEUE_KEY));
-                let data = private_data(&response.private_data)?;
-                let valid = Resolution::valid(number, key.unwrap_or(response.queue_key), data);
-                let answered = local_link.act(|manager, _| manager.cm.answer(query, &valid));
-                answered.map_err(|_| Error::PeerGaveUp)?;
-                state.stage = Stage::Connected;
-            }
-            Exchange::Connection(connection) => {
-                let max = local_link.context.limits().max_rd_atomic;
-                let negotiated = &mut state.negotiated;
-                attributes::limit(
-                    negotiated,
-                    response.responder_resources.min(max),
-                    response.initiator_depth.min(max),
-                );
-                negotiated.min_rnr_timer = Some(response.min_rnr_timer);
-                let parameters = AcceptParameters {
-                    responder_resources: negotiated.max_dest_rd_atomic.unwrap_or(0),
-                    initiator_depth: negotiated.max_rd_atomic.unwrap_or(0),
-                    end_to_end_flow_control: response.flow_control,
-                    rnr_retry_count: response.rnr_retry,
-                    shared_receive_queue,
-                    private_data: private_data(&response.private_data)?,
-                    enhancements: response.enhancements,
-                    ..AcceptParameters::new(number, negotiated.receive_psn.unwrap_or_default())
-                };
-                state.service = Some(service);
-                if let Some(queue_pair) = &state.queue_pair {
-                    attributes::bring_up(&state.negotiated, queue_pair)?;
+        let reason = "there is no request to accept";
+        self.send_in(&[Stage::Requested], reason, |state, local_link| {
+            let (number, service, shared_receive_queue) = queue_pair_of(state, response)?;
+            match state.exchange {
+                Exchange::Query(query) => {
+                    let key = state.queue_pair.as_ref().map(|made| {
+                        made.attributes().queue_key.unwrap_or(super::DATAGRAM_QUEUE_KEY)
+                    });
+                    let data = private_data(&response.private_data)?;
+                    let valid = Resolution::valid(number, key.unwrap_or(response.queue_key), data);
+                    let answered = local_link.act(|manager, _| manager.cm.answer(query, &valid));
+                    answered.map_err(|_| Error::PeerGaveUp)?;
+                    state.stage = Stage::Connected;
                 }
-                let accepted =
-                    local_link.act(|manager, now| manager.cm.accept(now, connection, &parameters));
-                if accepted.is_err() {
-                    attributes::fail(state.queue_pair.as_ref());
-                    return Err(Error::PeerGaveUp);
+                Exchange::Connection(connection) => {
+                    let max = local_link.context.limits().max_rd_atomic;
+                    let negotiated = &mut state.negotiated;
+                    attributes::limit(
+                        negotiated,
+                        response.responder_resources.min(max),
+                        response.initiator_depth.min(max),
+                    );
+                    negotiated.min_rnr_timer = Some(response.min_rnr_timer);
+                    let parameters = AcceptParameters {
+                        responder_resources: negotiated.max_dest_rd_atomic.unwrap_or(0),
+                        initiator_depth: negotiated.max_rd_atomic.unwrap_or(0),
+                        end_to_end_flow_control: response.flow_control,
+                        rnr_retry_count: response.rnr_retry,
+                        shared_receive_queue,
+                        private_data: private_data(&response.private_data)?,
+                        enhancements: response.enhancements,
+                        ..AcceptParameters::new(number, negotiated.receive_psn.unwrap_or_default())
+                    };
+                    state.service = Some(service);
+                    if let Some(queue_pair) = &state.queue_pair {
+                        attributes::bring_up(&state.negotiated, queue_pair)?;
+                    }
+                    let accepted = local_link
+                        .act(|manager, now| manager.cm.accept(now, connection, &parameters));
+                    if accepted.is_err() {
+                        attributes::fail(state.queue_pair.as_ref());
+                        return Err(Error::PeerGaveUp);
+                    }
+                    state.stage = Stage::Accepting;
                 }
-                state.stage = Stage::Accepting;
+                _ => return Err(Error::WrongState { reason }),
             }
-            _ => return Err(Error::WrongState { reason: "there is no request to accept" }),
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Rejects a request, with up to 148 bytes of private data, 136 for UD.
@@ -296,10 +294,8 @@ impl CmId {
     /// As [`CmId::reject`].
     #[doc(alias = "rdma_reject_ece")]
     pub fn reject_for(&self, reason: RejectReason, data: &[u8]) -> Result<(), Error> {
-        self.send_with(|state| {
-            let stages = [Stage::Requested, Stage::Responded];
-            state.expect(&stages, "there is no request to reject")?;
-            let local_link = state.local_link()?;
+        let stages = [Stage::Requested, Stage::Responded];
+        self.send_in(&stages, "there is no request to reject", |state, local_link| {
             let done = match state.exchange {
                 Exchange::Query(query) => {
                     let private_data = private_data(data)?;
@@ -327,13 +323,9 @@ impl CmId {
     /// When there is no response, or the peer has given up.
     #[doc(alias = "rdma_establish")]
     pub fn establish(&self) -> Result<(), Error> {
-        self.send_with(|state| {
-            let (Stage::Responded, Exchange::Connection(connection)) =
-                (state.stage, state.exchange)
-            else {
-                return Err(Error::WrongState { reason: "the peer has not accepted" });
-            };
-            let local_link = state.local_link()?;
+        let otherwise = "the peer has not accepted";
+        self.send_in(&[Stage::Responded], otherwise, |state, local_link| {
+            let connection = state.connection(otherwise)?;
             let ready =
                 local_link.act(|manager, _| manager.cm.ready(connection, RtuData::default()));
             ready.map_err(|_| Error::PeerGaveUp)?;
@@ -351,16 +343,13 @@ impl CmId {
     /// When no connection waits for an RTU.
     #[doc(alias = "rdma_notify")]
     pub fn notify_established(&self) -> Result<(), Error> {
-        let not_waiting = Error::WrongState { reason: "no connection waits for the peer's RTU" };
+        let reason = "no connection waits for the peer's RTU";
         let state = self.state();
-        let (Stage::Accepting, Exchange::Connection(connection)) = (state.stage, state.exchange)
-        else {
-            return Err(not_waiting);
-        };
-        let local_link = state.local_link()?;
+        state.expect(&[Stage::Accepting], reason)?;
+        let (connection, local_link) = (state.connection(reason)?, state.local_link()?);
         local_link
             .act(|manager, _| manager.cm.handle_data_received(connection))
-            .map_err(|_| not_waiting)?;
+            .map_err(|_| Error::WrongState { reason })?;
         drop(state);
         let link = local_link.manager();
         link.connections.deliver_events(link.transport);
@@ -379,16 +368,13 @@ impl CmId {
         if self.state().stage == Stage::Accepting {
             let _ = self.notify_established();
         }
-        self.send_with(|state| {
-            if matches!(state.stage, Stage::Disconnecting | Stage::Over) {
+        let stages = [Stage::Connected, Stage::Disconnecting, Stage::Over];
+        self.send_in(&stages, "the cm_id is not connected", |state, local_link| {
+            if state.stage != Stage::Connected {
                 return Ok(());
             }
-            state.expect(&[Stage::Connected], "the cm_id is not connected")?;
-            let Exchange::Connection(connection) = state.exchange else {
-                return Err(Error::WrongState { reason: "UD has no connections" });
-            };
+            let connection = state.connection("UD has no connections")?;
             attributes::fail(state.queue_pair.as_ref());
-            let local_link = state.local_link()?;
             // If the peer has just disconnected, its event is pending.
             let _ = local_link
                 .act(|manager, now| manager.cm.disconnect(now, connection, DreqData::default()));

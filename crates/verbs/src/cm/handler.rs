@@ -61,10 +61,8 @@ impl CmEventHandler for Shared {
     }
 
     fn handle_neighbour(self: Arc<Self>, failure: Option<CmError>) {
-        let mut state = lock(&self.state);
-        if state.closed || state.stage != Stage::Resolving {
-            return;
-        }
+        let state = self.open_state().filter(|state| state.stage == Stage::Resolving);
+        let Some(mut state) = state else { return };
         match failure {
             None => {
                 state.stage = Stage::AddressResolved;
@@ -80,10 +78,8 @@ impl CmEventHandler for Shared {
 
 /// Returns the peer's port and the program's part of the private data of a request.
 fn port_and_data(service: ServiceId, data: &[u8]) -> (u16, &[u8]) {
-    match split_private_data(service, data) {
-        Ok((header, rest)) => (header.source_port, rest),
-        Err(_) => (0, data),
-    }
+    let split = split_private_data(service, data);
+    split.map_or((0, data), |(header, rest)| (header.source_port, rest))
 }
 
 /// Returns the state of the new cm_id of a request.
@@ -133,16 +129,13 @@ impl Shared {
             link.act(|manager, now| manager.drop_connection(now, connection));
             return;
         };
-        let device = local_link.context.mtu();
-        let path_mtu = || {
-            let back = local_link.route_to(request.from).ok()?;
-            local_link.context.path_mtu_to(back.destination).ok()
-        };
+        let mut ours = local_link.context.mtu();
         // Only a peer on this host can have a larger path MTU than the device.
-        let ours = match request.path_mtu.bytes() > device.bytes() {
-            true => path_mtu().unwrap_or(device),
-            false => device,
-        };
+        if request.path_mtu.bytes() > ours.bytes() {
+            let back = local_link.route_to(request.from);
+            let path = back.and_then(|back| local_link.context.path_mtu_to(back.destination));
+            ours = path.unwrap_or(ours);
+        }
         if request.path_mtu.bytes() > ours.bytes() {
             // IBA 12.6.7.2, reason 26: the information is the largest path MTU that we support.
             let information = Information::padded(&[ours.0 << 4]).unwrap_or_default();
@@ -154,14 +147,15 @@ impl Shared {
             let _ = link.act(|manager, now| manager.cm.reject(now, connection, &rejection));
             return;
         }
-        let negotiated = attributes::of_request(local_link.source_index(), request);
-        let mut state = incoming_state(local_link, request.from, request.service_id, port);
-        state.negotiated = negotiated;
-        state.path_mtu = request.path_mtu;
-        state.traffic_class = request.path.traffic_class.0;
         let parameters = PeerParameters::of_request(request);
-        state.service = Some(parameters.service);
-        state.exchange = Exchange::Connection(connection);
+        let state = State {
+            negotiated: attributes::of_request(local_link.source_index(), request),
+            path_mtu: request.path_mtu,
+            traffic_class: request.path.traffic_class.0,
+            service: Some(parameters.service),
+            exchange: Exchange::Connection(connection),
+            ..incoming_state(local_link, request.from, request.service_id, port)
+        };
         let id = CmId::with_state(self.channel(), self.space, state);
         link.act(|manager, _| {
             manager.connections.insert(connection, id.shared().handler());
@@ -177,9 +171,12 @@ impl Shared {
         };
         let parameters = PeerParameters::datagram(Qpn(0));
         let path_mtu = local_link.context.mtu();
-        let mut state = incoming_state(local_link, request.from, request.service_id, port);
-        (state.exchange, state.service) = (Exchange::Query(query), Some(parameters.service));
-        state.path_mtu = path_mtu;
+        let state = State {
+            path_mtu,
+            service: Some(parameters.service),
+            exchange: Exchange::Query(query),
+            ..incoming_state(local_link, request.from, request.service_id, port)
+        };
         let id = CmId::with_state(self.channel(), self.space, state);
         self.deliver_request(id, parameters, private_data);
     }

@@ -64,9 +64,7 @@ impl LocalLink {
     }
 
     pub(super) fn manager(&self) -> CmLink<'_> {
-        let (connections, transport) =
-            (&self.adapter().management.connections, self.adapter().mads());
-        CmLink { connections, transport, index: self.index }
+        self.adapter().cm_link(self.index)
     }
 
     /// Runs a closure with the connection manager of the link.

@@ -88,6 +88,13 @@ impl State {
         }
     }
 
+    pub(super) fn connection(&self, otherwise: &'static str) -> Result<ConnectionId, Error> {
+        match self.exchange {
+            Exchange::Connection(connection) => Ok(connection),
+            _ => Err(Error::WrongState { reason: otherwise }),
+        }
+    }
+
     /// Returns the service of the connection.
     pub(super) fn service(&self) -> ServiceType {
         let made = self.queue_pair.as_ref().map(QueuePair::service);

@@ -6,7 +6,7 @@ use ferroce_links::route::Route;
 use ferroce_sys::clock;
 
 use super::adapter::Adapter;
-use super::management::{MadDevice, MadTransport};
+use super::management::{CmLink, MadDevice, MadTransport};
 use crate::drive::Links;
 
 /// What is queued is sent at once, by this thread or the one that owns the device.
@@ -25,6 +25,11 @@ impl Adapter {
     /// The part of the device that management may use.
     pub(crate) fn mads(&self) -> &dyn MadTransport {
         self
+    }
+
+    /// The connection manager of a link.
+    pub(crate) fn cm_link(&self, index: u8) -> CmLink<'_> {
+        CmLink { connections: &self.management.connections, transport: self, index }
     }
 
     /// Waits until all management datagrams have been sent, so that a process can exit right after sending them. One to

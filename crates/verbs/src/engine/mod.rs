@@ -49,8 +49,7 @@ pub(crate) use adapter::Adapter;
 pub(crate) use counters::Counters;
 pub use counters::Statistics;
 pub(crate) use management::{
-    CmEventHandler, CmLink, LEDGER_RECORD_LEN, MANAGEMENT, Machine, Manager, QUEUE_KEY,
-    parse_ledger_record,
+    CmEventHandler, CmLink, LEDGER_RECORD_LEN, Machine, Manager, parse_ledger_record,
 };
 pub(crate) use qp_stats::QpStats;
 pub(crate) use queue_pair::{Core, Inner, RecvQueue};

@@ -10,7 +10,7 @@ use ferroce_wire::transport::{Bth, Deth};
 
 use super::adapter::Adapter;
 use super::hw_counters::HwCounters;
-use super::management::{CmLink, MANAGEMENT};
+use super::management::MANAGEMENT;
 use super::watches::{Watch, Watches};
 use crate::drive::{DeviceThread, Due, Links, Pass, Programs, Sleep};
 use crate::time::now;
@@ -127,11 +127,10 @@ impl<'a> Thread<'a> {
             if bth.destination == MANAGEMENT {
                 let mad = rest.get(Deth::LEN..).unwrap_or_default();
                 let peer = Gid::from_ip(route.destination.ip());
-                let (connections, transport) = (&adapter.management.connections, adapter.mads());
+                let link = adapter.cm_link(route.link);
                 // A quote of anything else is forged, or belongs to another process.
-                let link = CmLink { connections, transport, index: route.link };
                 link.act(|manager, now| manager.cm.handle_unreachable(now, peer, mad).ok());
-                connections.deliver_events(transport);
+                link.connections.deliver_events(link.transport);
             } else if bth.opcode.info().is_some_and(|info| info.request) {
                 // Unreachable responses are ignored: the requester repeats its request, or is gone.
                 reported.push((route, bth));

@@ -153,13 +153,11 @@ impl Client {
         regions: &[&MemoryRegion],
         parameters: ConnectionParameters,
     ) -> Result<Established, Error> {
-        let established = self.phases(queue_pair, regions, parameters);
-        if let Err(error) = &established {
+        self.phases(queue_pair, regions, parameters).inspect_err(|error| {
             if !matches!(error, Error::Exchange(_)) {
                 self.abort(Status::INTERNAL_ERROR);
             }
-        }
-        established
+        })
     }
 
     fn phases(

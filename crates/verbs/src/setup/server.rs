@@ -219,11 +219,10 @@ impl Server {
             ServerEvent::CreateQueuePair { request, peer, parameters } => {
                 let source_index = self.handle.context.adapter().source_index(self.link);
                 let made = application.queue_pair(&peer, &parameters).and_then(|queue_pair| {
-                    Side::new(queue_pair, source_index).map_err(|_| Status::NO_QUEUE_PAIR)
-                });
-                let made = made.and_then(|side| match side.parameters().qp_type {
-                    kind if kind == parameters.qp_type => Ok(side),
-                    _ => Err(Status::UNSUPPORTED_TRANSPORT),
+                    let side = Side::new(queue_pair, source_index);
+                    let side = side.map_err(|_| Status::NO_QUEUE_PAIR)?;
+                    let fits = side.parameters().qp_type == parameters.qp_type;
+                    if fits { Ok(side) } else { Err(Status::UNSUPPORTED_TRANSPORT) }
                 });
                 let answer = made.as_ref().map(Side::parameters).map_err(|status| *status);
                 self.respond_queue_pair(request, answer).ok()?;

@@ -31,6 +31,7 @@ const ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
 #[derive(Clone, Debug)]
 pub struct Side {
     queue_pair: QueuePair,
+    qp_type: QpType,
     source_index: u8,
     psn: Psn,
     queue_key: QKey,
@@ -43,15 +44,21 @@ impl Side {
     ///
     /// When it is not in RESET, or an XRC QP: the two ends of XRC differ.
     pub fn new(queue_pair: QueuePair, source_index: u8) -> Result<Self, Error> {
+        let qp_type = match queue_pair.service() {
+            ServiceType::ReliableConnection => QpType::RC,
+            ServiceType::UnreliableConnection => QpType::UC,
+            ServiceType::UnreliableDatagram => QpType::UD,
+            ServiceType::XrcInitiator | ServiceType::XrcTarget => return Err(Error::Xrc),
+        };
         let numbers = random();
         let side = Self {
             queue_pair,
+            qp_type,
             source_index,
             psn: Psn(numbers as u32 & 0x00ff_ffff),
             // IBA 10.2.5: the most significant bit is for privileged queue keys.
             queue_key: QKey((numbers >> 32) as u32 & 0x7fff_ffff),
         };
-        side.qp_type()?;
         side.queue_pair.prepare(&QueuePairAttributes {
             partition: Some(0),
             port: Some(1),
@@ -68,24 +75,14 @@ impl Side {
         &self.queue_pair
     }
 
-    fn qp_type(&self) -> Result<QpType, Error> {
-        match self.queue_pair.service() {
-            ServiceType::ReliableConnection => Ok(QpType::RC),
-            ServiceType::UnreliableConnection => Ok(QpType::UC),
-            ServiceType::UnreliableDatagram => Ok(QpType::UD),
-            ServiceType::XrcInitiator | ServiceType::XrcTarget => Err(Error::Xrc),
-        }
-    }
-
     /// Returns the parameters to send to the peer.
     pub fn parameters(&self) -> QpParameters {
         let sizes = self.queue_pair.capabilities();
-        let reliable = self.queue_pair.service() == ServiceType::ReliableConnection;
-        let reads = if reliable { MAX_RD_ATOMIC } else { 0 };
+        let reads = if self.qp_type == QpType::RC { MAX_RD_ATOMIC } else { 0 };
         let bytes = |requests: u32, each: usize| requests.saturating_mul(each as u32);
         QpParameters {
             qp_number: self.queue_pair.number(),
-            qp_type: self.qp_type().unwrap_or_default(),
+            qp_type: self.qp_type,
             path_mtu: self.queue_pair.context().mtu(),
             responder_resources: reads,
             initiator_depth: reads,

@@ -15,28 +15,28 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use ferroce_links::packet::ReceivedPacket;
 use ferroce_proto::cm::{
     Config, ConnectionId, ConnectionManager, Event, Keepalive, Loss, Owner, QueryId, ResolutionId,
-    State,
+    State, Transmit,
 };
 use ferroce_proto::time::Instant;
 use ferroce_sys::random::number as random;
 use ferroce_sys::{ProcessName, Processes, Recipient};
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{CommId, ServiceId, SidrStatus};
-use ferroce_wire::number::{Guid, Psn, QKey, Qpn};
+use ferroce_wire::number::{Guid, QKey, Qpn};
 
 use super::ledger::Ledger;
 use super::services::Services;
 use super::transport::MadTransport;
 use super::unserved::{Datagram, UnservedRequests};
 use crate::device::Device;
-use crate::error::CmError;
+use crate::error::{CmError, RouteError};
 use crate::sync::lock;
 use crate::time::now;
 
 /// QP 1, the general services QP (IBA 10.2.4, 16.7).
 pub(crate) const MANAGEMENT: Qpn = Qpn(1);
 /// The queue key of QP 1 (IBA 10.2.4).
-pub(crate) const QUEUE_KEY: QKey = QKey(0x8001_0000);
+pub(super) const QUEUE_KEY: QKey = QKey(0x8001_0000);
 
 /// The consumer of a connection's events: a cm_id.
 pub(crate) trait CmEventHandler: std::fmt::Debug + Send + Sync {
@@ -53,7 +53,6 @@ pub(crate) struct Connections {
     managers: Vec<Mutex<Manager>>,
     pub(crate) services: Arc<Services>,
     unserved: UnservedRequests,
-    slot: u8,
     /// Held while events are delivered, so that those of one connection stay in order.
     delivering: Mutex<()>,
     /// When the next timer of any manager expires.
@@ -88,10 +87,10 @@ pub(crate) struct CmLink<'a> {
 }
 
 impl Connections {
-    pub(crate) fn new(slot: u8, device: &Device, services: Arc<Services>) -> Self {
+    pub(crate) fn new(device: &Device, services: Arc<Services>) -> Self {
         let manager = || {
             let config = Config {
-                slot: Some(slot),
+                slot: Some(services.slot),
                 keepalive: Some(Keepalive::DEFAULT),
                 ..Config::new(Guid(device.guid()), random())
             };
@@ -106,7 +105,6 @@ impl Connections {
             managers: device.addresses().map(|_| manager()).collect(),
             services,
             unserved: UnservedRequests::default(),
-            slot,
             delivering: Mutex::new(()),
             next: AtomicU64::new(u64::MAX),
             timing: Mutex::new(()),
@@ -146,7 +144,7 @@ impl Connections {
             for (_, own) in transport.links() {
                 let (address, port) = (own.ip(), own.port());
                 // If the name is taken, the keepalive detects our end.
-                processes.announce(ProcessName { address, port, slot: self.slot });
+                processes.announce(ProcessName { address, port, slot: self.services.slot });
             }
             Some(processes)
         };
@@ -261,10 +259,6 @@ impl Connections {
         }
     }
 
-    pub(crate) fn next_psn(&self) -> Psn {
-        Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff)
-    }
-
     /// Delivers all pending events to their cm_ids. The caller must not hold a cm_id's lock.
     pub(crate) fn deliver_events(&self, transport: &dyn MadTransport) {
         let _telling = lock(&self.delivering);
@@ -304,17 +298,19 @@ impl<'a> CmLink<'a> {
     fn transmit(self, manager: &mut ConnectionManager) {
         while let Some(transmit) = manager.poll_transmit() {
             // Without a route, the peer counts as not responding.
-            let mut route = match self.transport.route_to(self.index, transmit.destination) {
-                Ok(route) => route,
-                Err(error) => {
-                    tracing::debug!(to = ?transmit.destination, %error, "no route for a CM message");
-                    continue;
-                }
-            };
-            route.traffic_class = transmit.traffic_class & !3;
-            let psn = self.connections.next_psn();
-            self.transport.send(route, MANAGEMENT, QUEUE_KEY, psn, &transmit.to_mad());
+            if let Err(error) = self.send(&transmit) {
+                tracing::debug!(to = ?transmit.destination, %error, "no route for a CM message");
+            }
         }
+    }
+
+    /// Sends a message.
+    pub(crate) fn send(self, message: &Transmit) -> Result<(), RouteError> {
+        let mut route = self.transport.route_to(self.index, message.destination)?;
+        route.traffic_class = message.traffic_class & !3;
+        let (psn, mad) = (&self.connections.psn, message.to_mad());
+        self.transport.send(route, MANAGEMENT, QUEUE_KEY, psn, &mad);
+        Ok(())
     }
 
     /// The address of the link.
@@ -338,7 +334,7 @@ impl<'a> CmLink<'a> {
         let Some(processes) = connections.processes(transport) else { return };
         let Some(name) = self.peer_process(connection) else { return };
         let own = transport.addresses().has_address(name.address);
-        if own && name.slot == connections.slot {
+        if own && name.slot == connections.services.slot {
             return; // It is ourselves.
         }
         if !processes.watch(name) && own {
@@ -363,13 +359,9 @@ impl<'a> CmLink<'a> {
     }
 }
 
-/// The slot of the process that owns a communication ID: its top byte.
-fn slot_of(id: CommId) -> u8 {
-    (id.0 >> 24) as u8
-}
-
+/// The name of the process that owns a communication ID: its slot is the top byte.
 fn process_name(peer: Gid, port: u16, id: CommId) -> ProcessName {
-    ProcessName { address: peer.to_ip(), port, slot: slot_of(id) }
+    ProcessName { address: peer.to_ip(), port, slot: (id.0 >> 24) as u8 }
 }
 
 impl Manager {

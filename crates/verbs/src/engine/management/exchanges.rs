@@ -22,7 +22,6 @@ use ferroce_sys::Recipient;
 use ferroce_sys::random::number as random;
 use ferroce_sys::steering::SETUP_SERVICE as SERVICE;
 use ferroce_wire::address::Gid;
-use ferroce_wire::number::Psn;
 use ferroce_wire::setup::{
     ExchangeId, MAX_LEN, Magic, MessageType, Prefix, QUEUE_KEY, QUEUE_PAIR, SetupMessage, Status,
 };
@@ -37,7 +36,6 @@ use crate::time::now;
 /// The exchanges of a device.
 #[derive(Debug)]
 pub(crate) struct Exchanges {
-    slot: u8,
     services: Arc<Services>,
     machines: Mutex<Machines>,
     /// When the next timer of any state machine expires.
@@ -86,9 +84,8 @@ fn is_answer(message: MessageType) -> bool {
 }
 
 impl Exchanges {
-    pub(crate) fn new(slot: u8, services: Arc<Services>) -> Self {
+    pub(crate) fn new(services: Arc<Services>) -> Self {
         Self {
-            slot,
             services,
             machines: Mutex::default(),
             next: AtomicU64::new(u64::MAX),
@@ -98,7 +95,7 @@ impl Exchanges {
 
     /// Allocates an exchange ID with this process's slot, by which responses are forwarded.
     pub(crate) fn new_exchange(&self) -> ExchangeId {
-        ExchangeId(u32::from(self.slot) << 24 | random() as u32 & 0x00ff_ffff)
+        ExchangeId(u32::from(self.services.slot) << 24 | random() as u32 & 0x00ff_ffff)
     }
 
     /// Adds a state machine, and returns its handle.
@@ -202,7 +199,7 @@ impl Exchanges {
         let slot = (exchange.0 >> 24) as u8;
         let other = match is_answer {
             // The exchange has ended, or never existed.
-            true if slot == self.slot => return true,
+            true if slot == self.services.slot => return true,
             true => Recipient::Slot(slot),
             false => Recipient::Service(SERVICE),
         };
@@ -286,9 +283,8 @@ impl Exchanges {
     fn send(&self, transport: &dyn MadTransport, link: u8, to: Gid, message: &SetupMessage) {
         // Without a route, the peer counts as not responding.
         let Ok(route) = transport.route_to(link, to) else { return };
-        let psn = Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff);
         let mut buffer = [0; MAX_LEN];
-        transport.send(route, QUEUE_PAIR, QUEUE_KEY, psn, message.emit(&mut buffer));
+        transport.send(route, QUEUE_PAIR, QUEUE_KEY, &self.psn, message.emit(&mut buffer));
     }
 }
 

@@ -19,7 +19,8 @@ use ferroce_wire::setup;
 
 use crate::device::Device;
 
-pub(crate) use connections::{CmEventHandler, CmLink, Connections, MANAGEMENT, Manager, QUEUE_KEY};
+use connections::QUEUE_KEY;
+pub(crate) use connections::{CmEventHandler, CmLink, Connections, MANAGEMENT, Manager};
 pub(crate) use exchanges::{Exchanges, Machine};
 pub(crate) use ledger::{RECORD_LEN as LEDGER_RECORD_LEN, parse as parse_ledger_record};
 use neighbours::Neighbours;
@@ -37,8 +38,8 @@ impl Management {
     pub(crate) fn new(slot: u8, device: &Device) -> Self {
         let services = Arc::new(Services::new(slot));
         Self {
-            connections: Connections::new(slot, device, Arc::clone(&services)),
-            exchanges: Exchanges::new(slot, services),
+            connections: Connections::new(device, Arc::clone(&services)),
+            exchanges: Exchanges::new(services),
             neighbours: Neighbours::new(),
         }
     }

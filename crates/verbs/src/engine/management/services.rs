@@ -10,7 +10,7 @@ use crate::sync::lock;
 
 #[derive(Debug)]
 pub(crate) struct Services {
-    slot: u8,
+    pub(super) slot: u8,
     claimed: Mutex<Vec<Service>>,
     /// Signalled when a service is bound or released; the device thread watches it to update the steering table. `None` if
     /// the process had no free descriptor.

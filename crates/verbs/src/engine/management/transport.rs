@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferroce_links::route::Route;
 use ferroce_links::udp::Addresses;
@@ -66,12 +67,12 @@ impl dyn MadTransport + '_ {
     }
 
     /// Sends a management datagram from the QP `number` to the peer's QP of the same number.
-    pub(crate) fn send(
+    pub(super) fn send(
         &self,
         route: Route,
         number: Qpn,
         queue_key: QKey,
-        psn: Psn,
+        next_psn: &AtomicU32,
         payload: &[u8],
     ) {
         let bth = Bth {
@@ -79,7 +80,7 @@ impl dyn MadTransport + '_ {
             pad: pad(payload.len()),
             partition: PKey(0xffff),
             destination: number,
-            psn,
+            psn: Psn(next_psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff),
             ..Bth::default()
         };
         let deth = Deth { queue_key, source: number, ..Deth::default() };
