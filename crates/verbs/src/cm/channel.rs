@@ -142,12 +142,8 @@ impl CmId {
 
     /// Waits for the next event of this cm_id that is not a request to it, and turns failures into errors.
     fn wait_kind(&self, deadline: Option<Instant>) -> Result<EventKind, CmError> {
-        let name = self.name();
-        let event = self
-            .shared()
-            .channel()
-            .events
-            .wait_for(deadline, |event| event.id == name && !event.kind.is_request())?;
+        let wanted = |event: &Event| event.id == self.name() && !event.kind.is_request();
+        let event = self.shared().channel().events.wait_for(deadline, wanted)?;
         match event.ok_or(CmError::TimedOut)?.kind {
             EventKind::AddressError(error)
             | EventKind::RouteError(error)

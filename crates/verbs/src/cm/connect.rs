@@ -85,15 +85,13 @@ impl CmId {
             claim(&state.bound, service)?;
             state.claimed = true;
         }
-        let connections = self.port_space() != PortSpace::Udp;
-        let datagrams = self.port_space() != PortSpace::Tcp;
         // The port is claimed, so there is no other listener.
         for local_link in &state.bound {
             local_link.act(|manager, _| {
-                if connections {
+                if self.port_space() != PortSpace::Udp {
                     let _ = manager.cm.listen(service, backlog);
                 }
-                if datagrams {
+                if self.port_space() != PortSpace::Tcp {
                     let _ = manager.cm.listen_datagrams(service);
                 }
                 manager.listeners.insert(service.0, self.shared().handler());

@@ -234,8 +234,7 @@ impl Shared {
             service: state.service(),
             ..PeerParameters::datagram(negotiated.destination.unwrap_or_default())
         };
-        let private_data = Vec::new();
-        let established = Established { parameters, private_data, datagram: None };
+        let established = Established { parameters, private_data: Vec::new(), datagram: None };
         self.raise(EventKind::Established(Box::new(established)));
     }
 

@@ -122,7 +122,6 @@ impl State {
         if let Some(local_link) = &self.local_link {
             let unanswered = self.stage == Stage::Requested;
             local_link.act(|manager, now| match self.exchange {
-                Exchange::Nothing => {}
                 Exchange::Connection(connection) => manager.drop_connection(now, connection),
                 Exchange::Resolution(resolution) => {
                     manager.resolutions.remove(&resolution);
@@ -131,7 +130,7 @@ impl State {
                 Exchange::Query(query) if unanswered => {
                     manager.drop_query(query, SidrStatus::REJECTED);
                 }
-                Exchange::Query(_) => {}
+                Exchange::Nothing | Exchange::Query(_) => {}
             });
         }
         self.release();

@@ -104,7 +104,6 @@ impl Side {
     ///
     /// When there is no route to the peer, or its parameters are invalid.
     pub fn receive_from(&self, peer: Gid, theirs: &QpParameters) -> Result<(), Error> {
-        let ours = self.queue_pair.context().mtu();
         let path = AddressVector {
             port: 1,
             source_index: self.source_index,
@@ -113,7 +112,7 @@ impl Side {
         };
         let all = QueuePairAttributes {
             path: Some(path),
-            path_mtu: Some(smaller(ours, theirs.path_mtu)),
+            path_mtu: Some(smaller(self.queue_pair.context().mtu(), theirs.path_mtu)),
             destination: Some(theirs.qp_number),
             receive_psn: Some(theirs.starting_psn),
             max_dest_rd_atomic: Some(theirs.initiator_depth.min(MAX_RD_ATOMIC)),

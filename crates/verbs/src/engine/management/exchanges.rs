@@ -164,10 +164,8 @@ impl Exchanges {
         one: &ReceivedPacket<'_>,
     ) -> bool {
         let payload = one.packet.payload;
-        let Some((prefix, _)) = Prefix::split(payload) else { return true };
-        if prefix.magic != Magic::SETUP {
-            return true;
-        }
+        let prefix = Prefix::split(payload).filter(|(prefix, _)| prefix.magic == Magic::SETUP);
+        let Some((prefix, _)) = prefix else { return true };
         let (exchange, is_answer) = (prefix.exchange, is_answer(prefix.message_type));
         let from = Peer::service(Gid::from_ip(one.info.source.ip()));
         let mut machines = lock(&self.machines);
