@@ -42,6 +42,12 @@ fn all_valid_requests_succeed_on_a_clean_network() {
     }
 }
 
+/// The answer to an ATOMIC WRITE is in the receive buffer beside a READ that uses all the credit there is.
+#[test]
+fn answers_to_atomic_writes_need_no_credit() {
+    run(Scenario::Clean, 960_010_850, Workload::default());
+}
+
 #[test]
 fn most_requests_succeed_with_one_percent_loss() {
     let (succeeded, requests) = seeds(Scenario::lossy(0.01), 0..300);

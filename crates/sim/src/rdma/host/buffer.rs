@@ -36,8 +36,10 @@ impl ReceiveBuffer {
             info.transport,
             Transport::ReliableConnection | Transport::ExtendedReliableConnection
         );
-        // ACKs, NAKs, atomic responses and READ requests need no credit.
-        let needs_credit = info.payload || info.request && info.operation != Operation::ReadRequest;
+        // ACKs, NAKs, atomic responses and READ requests need no credit, nor does a READ response without payload: it answers an
+        // ATOMIC WRITE (IBA A19), or an empty READ.
+        let has_payload = info.payload && (info.request || packet > info.extensions_len);
+        let needs_credit = has_payload || info.request && info.operation != Operation::ReadRequest;
         if acknowledged && needs_credit {
             self.credited += cost(packet.saturating_sub(info.extensions_len), 1);
             self.peak = self.peak.max(self.credited);
