@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ferroce_device::credit::Receiver;
 use ferroce_device::credit::probe::ProbePacket;
 use ferroce_device::memory_queue::MemoryQueue;
-use ferroce_device::{Device, Object, ReceiveSource, Tables};
+use ferroce_device::{Device, Object, ReceiveSource, Tables, TurnEnd};
 use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::Event;
 use ferroce_proto::memory::{NoContents, Sge};
@@ -32,8 +32,8 @@ use crate::rdma::host::{Core, QpConfig, Receives, Served, SingleFrame, Wire};
 /// Receive requests of each QP, for immediate data. Each is posted again as soon as it has completed.
 const RECEIVES: usize = 16;
 
-/// The frames that its wire takes before it is full: more than a turn of the device core has, so that its QPs take turns.
-const WIRE_CAPACITY: usize = 256;
+/// The frames that its wire takes before it is full: one, as QPs take turns packet by packet in an RNIC.
+const WIRE_CAPACITY: usize = 1;
 
 /// The credit towards a receiver: none is needed, the congestion control alone is measured.
 const UNLIMITED_SHARE: usize = 1 << 40;
@@ -218,11 +218,14 @@ impl Host for TrafficHost {
                 out.append(&mut frame);
                 return Some(Destination::Header);
             }
-            let served = self.device.transmit_all(&mut self.wire, &self.shared, now, 1);
-            self.collect(now);
-            if !served && !self.device.schedule.has_ready() {
-                return None;
+            let core = self.device.schedule.pop()?;
+            let mut served = core.state().lock();
+            let (_, end) = self.device.turn(&mut self.wire, &self.shared, &core, &mut served, now);
+            drop(served);
+            if end != TurnEnd::Done {
+                self.device.schedule.push(core);
             }
+            self.collect(now);
         }
     }
 

@@ -1,13 +1,13 @@
-//! Traffic patterns on a topology: flow completion times, fairness, queues and loss, driven by the real RC code.
+//! Traffic patterns on a topology: flow completion times, fairness, queues and loss, driven by the real device core and RC code.
 //!
 //! An [`Experiment`] is a [`Pattern`], a network and a seed. Each flow is one WRITE or READ on an RC queue pair; two
-//! hosts that communicate share one connection. Payload is not stored (`memory`).
+//! hosts that communicate share one connection. Payload is not stored.
 //!
 //! | file | role |
 //! |---|---|
 //! | `network` | speed, delay, buffers and marking of the links |
 //! | `pattern`, `plan` | the flows, and which of them wait for others |
-//! | `host`, `memory` | a host that posts its flows |
+//! | `host` | a host that posts its flows |
 //! | `samples` | queue depth and rates over time |
 //! | `results` | what was measured |
 
