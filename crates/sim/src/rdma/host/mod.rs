@@ -352,8 +352,7 @@ impl Host for RdmaHost {
         }
         self.device.schedule.release_owed();
         loop {
-            if let Some(mut frame) = self.wire.pop() {
-                out.append(&mut frame);
+            if self.wire.pop(out) {
                 return Some(Destination::Header);
             }
             let served = self.device.transmit_all(&mut self.wire, &self.shared, now, 1);

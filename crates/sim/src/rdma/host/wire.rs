@@ -25,6 +25,8 @@ pub(in crate::rdma) struct Wire {
     /// The UDP source ports of its QPs, by index. Others derive from the QPN.
     ports: Vec<u16>,
     frames: VecDeque<Vec<u8>>,
+    /// Memory of frames that were taken, for the next ones.
+    spare: Vec<Vec<u8>>,
     /// The frames that it takes before it is full, as a send buffer is.
     capacity: usize,
     /// Where the next packet is written, with room for its ICRC.
@@ -43,13 +45,15 @@ impl Wire {
         ports: Vec<u16>,
         capacity: usize,
     ) -> Self {
-        let (frames, buffer) = (VecDeque::new(), vec![0; 8192]);
-        Self { address, ecn, ports, frames, capacity, buffer, taken: 0 }
+        let (frames, spare, buffer) = (VecDeque::new(), Vec::new(), vec![0; 8192]);
+        Self { address, ecn, ports, frames, spare, capacity, buffer, taken: 0 }
     }
 
-    /// Takes the next frame.
-    pub(in crate::rdma) fn pop(&mut self) -> Option<Vec<u8>> {
-        self.frames.pop_front()
+    /// Takes the next frame in exchange for the memory of another. Returns whether there was one.
+    pub(in crate::rdma) fn pop(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(frame) = self.frames.pop_front() else { return false };
+        self.spare.push(std::mem::replace(out, frame));
+        true
     }
 
     fn has_room(&self) -> bool {
@@ -61,7 +65,7 @@ impl Wire {
         if let Ok(packet) = Packet::parse(&self.buffer[..length + ICRC_LEN]) {
             // The frame computes it.
             let packet = Packet { icrc: None, ..packet };
-            let mut frame = Vec::new();
+            let mut frame = self.spare.pop().unwrap_or_default();
             let index = from.0.wrapping_sub(FIRST_QPN);
             let port = self.ports.get(index as usize).copied();
             let port = port.unwrap_or(0xc000 | index as u16 & 0x3fff);

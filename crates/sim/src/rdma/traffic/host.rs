@@ -214,8 +214,7 @@ impl Host for TrafficHost {
     fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
         self.device.schedule.release_owed();
         loop {
-            if let Some(mut frame) = self.wire.pop() {
-                out.append(&mut frame);
+            if self.wire.pop(out) {
                 return Some(Destination::Header);
             }
             let core = self.device.schedule.pop()?;
